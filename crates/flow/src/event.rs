@@ -1,10 +1,11 @@
 //! What observers see: where each request spent its time, and what went wrong on the way.
 
+use crate::accept::Volume;
 use crate::cache::writeback::Notice as CacheNotice;
 use crate::clock::{Duration, Instant};
 use crate::control::{Notice, Promises};
 use crate::dispatch::Owner;
-use crate::path::Change;
+use crate::path::{Backend, Change};
 use crate::policy::Rule;
 use crate::request::{BackendId, Op, Outcome, PathId, Request, TenantId, VolumeId};
 use core::fmt;
@@ -150,6 +151,10 @@ pub enum Event<'a> {
     Cache(VolumeId, CacheNotice),
     /// Other promises hold from now on, or another policy keeps them.
     ControlSet(&'a Promises),
+    /// A volume has come, and these backends with it.
+    VolumeAdded(VolumeId, &'a Volume, &'a [Backend]),
+    /// A volume has gone.
+    VolumeRemoved(VolumeId),
     /// A volume may have lost what was acknowledged: no flush of a host ends well from now on.
     Lost(VolumeId),
     /// A completion came for something that is not outstanding.

@@ -17,16 +17,14 @@ mod cache;
 mod paths;
 mod promises;
 mod shares;
+mod volumes;
 
-use crate::accept::{Cap, Layout, PARTS_MAX, Part, Volume};
 use crate::clock::{Duration, Instant};
 use crate::digest::Digest;
 use crate::error::IoError;
 use crate::pipeline::{Config, Input, Policies, SetControl};
 use crate::policy::{Choice, Policy};
-use crate::request::{
-    BackendId, LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId,
-};
+use crate::request::{LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
 use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
 use crate::settings::Settings;
 use crate::transfer::Port;
@@ -35,18 +33,18 @@ use crate::{control, dispatch, path, transfer};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::num::NonZeroU32;
 use shares::{QUEUE, SET_WEIGHTS};
 use slotmap::{Key, KeyData};
+use volumes::{CAPPED, RESIZED, VOLUME_ADDED, VOLUME_REMOVED};
 
 /// The first bytes of a recording; the last one is the version of the format.
 pub const MAGIC: &[u8; 8] = b"WEIRREC\x09";
 
-/// The longest entry in bytes, but for those that change promises or shares, or bring along what was kept. A reader that holds this many
+/// The longest entry in bytes, but for those that change promises or shares, add a volume, or bring along what was kept. A reader that holds this many
 /// needs no more for any other.
 pub const MAX_ENTRY: usize = 128;
 
-/// The longest possible header, or entry that changes promises or shares, or brings along what was kept, in bytes: a reader refuses to look
+/// The longest possible header, or entry that changes promises or shares, adds a volume, or brings along what was kept, in bytes: a reader refuses to look
 /// further for its end.
 pub const MAX_HEADER: usize = 32 << 20;
 
@@ -164,10 +162,7 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
     let Config { volumes, backends, promises, shares, limits, paths, cache, policies } = config;
     number(out, volumes.len() as u64);
     for volume in volumes {
-        number(out, volume.capacity);
-        encode_layout(out, &volume.layout);
-        number(out, volume.max_transfer);
-        encode_cap(out, volume.cap);
+        volumes::encode(out, volume);
     }
     paths::encode(out, backends, paths);
     cache::encode(out, cache);
@@ -197,12 +192,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
     }
     let mut volumes = Vec::new();
     for _ in 0..reader.number()? {
-        volumes.push(Volume {
-            capacity: reader.number()?,
-            layout: reader.layout()?,
-            max_transfer: reader.number()?,
-            cap: reader.cap()?,
-        });
+        volumes.push(volumes::decode(&mut reader)?);
     }
     let (backends, paths) = paths::decode(&mut reader)?;
     let cache = cache::decode(&mut reader)?;
@@ -268,16 +258,13 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
                 number(out, rate.bytes_per_second());
             }
         }
-        Entry::Input(at, Input::Resized(volume, capacity)) => {
-            head(out, RESIZED, at);
-            number(out, volume.index() as u64);
-            number(out, capacity);
-        }
-        Entry::Input(at, Input::Capped(volume, cap)) => {
-            head(out, CAPPED, at);
-            number(out, volume.index() as u64);
-            encode_cap(out, cap);
-        }
+        Entry::Input(
+            at,
+            ref input @ (Input::Resized(..)
+            | Input::Capped(..)
+            | Input::VolumeAdded(_)
+            | Input::VolumeRemoved(_)),
+        ) => volumes::encode_input(out, input, |out, kind| head(out, kind, at)),
         Entry::Input(at, Input::SetControl(ref set_control)) => {
             head(out, SET_CONTROL, at);
             encode_choice(out, &set_control.control);
@@ -356,8 +343,9 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         }
         SET_WEIGHTS | QUEUE => shares::decode_input(&mut reader, kind)?,
         TAKE_OVER => Input::TakeOver(Arc::new(promises::decode_handover(&mut reader)?)),
-        CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
-        RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
+        RESIZED | CAPPED | VOLUME_ADDED | VOLUME_REMOVED => {
+            volumes::decode_input(&mut reader, kind)?
+        }
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
         kind => match cache::decode_done(&mut reader, kind)? {
             Some(done) => Input::Cache(done),
@@ -373,12 +361,10 @@ const CHECKSUM_LENGTH: usize = 8;
 const ARRIVE: u8 = 1;
 const STORED: u8 = 2;
 const SENT: u8 = 3;
-// 4, 5, 11 to 15, 31 and 32 are in `paths`, 17 to 25 and 28 to 30 in `cache`.
+// 4, 5, 11 to 15, 31 and 32 are in `paths`, 17 to 25 and 28 to 30 in `cache`, 8, 10, 34 and 35 in `volumes`.
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
-const RESIZED: u8 = 8;
 const SET_CONTROL: u8 = 9;
-const CAPPED: u8 = 10;
 const TAKE_OVER: u8 = 16;
 const LINK: u8 = 27;
 
@@ -398,46 +384,8 @@ fn encode_settings<S: Settings>(out: &mut Vec<u8>, settings: &S) {
     }
 }
 
-fn encode_layout(out: &mut Vec<u8>, layout: &Layout) {
-    let head = |out: &mut Vec<u8>, kind: u8| {
-        out.push(kind);
-        number(out, layout.parts() as u64);
-    };
-    match layout {
-        Layout::One(backend) => {
-            out.push(ONE);
-            number(out, backend.index() as u64);
-        }
-        Layout::Concat(parts) => {
-            head(out, CONCAT);
-            for Part { backend, length } in parts {
-                number(out, backend.index() as u64);
-                number(out, *length);
-            }
-        }
-        Layout::Stripe { backends, chunk } => {
-            head(out, STRIPE);
-            for backend in backends {
-                number(out, backend.index() as u64);
-            }
-            number(out, *chunk);
-        }
-    }
-}
-
-const ONE: u8 = 0;
-const CONCAT: u8 = 1;
-const STRIPE: u8 = 2;
-
 fn encode_outcome(out: &mut Vec<u8>, outcome: Outcome) {
     out.push(outcome.err().map_or(0, IoError::code));
-}
-
-/// Neither rate can be zero: zero is none.
-fn encode_cap(out: &mut Vec<u8>, cap: Cap) {
-    number(out, cap.iops.map_or(0, |iops| iops.get().into()));
-    number(out, cap.bandwidth.map_or(0, Bandwidth::bytes_per_second));
-    number(out, cap.burst.as_nanos());
 }
 
 /// The only policy that the storage stage ever had; the format keeps its place.
@@ -519,41 +467,6 @@ impl<'a> Reader<'a> {
             0 => Ok(()),
             code => Err(IoError::from_code(code).ok_or(FormatError::Damaged)?),
         })
-    }
-
-    fn backend(&mut self) -> Result<BackendId, FormatError> {
-        self.small().map(BackendId::new)
-    }
-
-    fn layout(&mut self) -> Result<Layout, FormatError> {
-        let kind = self.byte()?;
-        if kind == ONE {
-            return Ok(Layout::One(self.backend()?));
-        }
-        let count = self.number()?;
-        if count > PARTS_MAX as u64 {
-            return Err(FormatError::Damaged);
-        }
-        match kind {
-            CONCAT => {
-                let mut part = || Ok(Part { backend: self.backend()?, length: self.number()? });
-                Ok(Layout::Concat((0..count).map(|_| part()).collect::<Result<_, _>>()?))
-            }
-            STRIPE => {
-                let backends = (0..count).map(|_| self.backend()).collect::<Result<_, _>>()?;
-                Ok(Layout::Stripe { backends, chunk: self.number()? })
-            }
-            _ => Err(FormatError::Damaged),
-        }
-    }
-
-    fn cap(&mut self) -> Result<Cap, FormatError> {
-        let cap = Cap {
-            iops: NonZeroU32::new(self.small()?),
-            bandwidth: Bandwidth::per_second(self.number()?),
-            burst: Duration::from_nanos(self.number()?),
-        };
-        cap.validate().map_or(Err(FormatError::Damaged), |()| Ok(cap))
     }
 
     fn text(&mut self) -> Result<&'a str, FormatError> {

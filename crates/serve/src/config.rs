@@ -54,7 +54,7 @@ pub struct Config {
     pub backends: Vec<Backend>,
     /// Logical units of other targets, which volumes may be on.
     pub upstreams: Vec<Upstream>,
-    /// The volumes, by volume id.
+    /// The volumes, by volume id. A new configuration has them in the order of its file; what is in force, by their places.
     pub volumes: Vec<Volume>,
     /// The targets that hosts may log in to.
     pub targets: Vec<Target>,
@@ -97,10 +97,12 @@ pub enum Rejected {
     Invalid(Vec<String>),
     /// It changes what only a restart changes: these.
     NeedsRestart(Vec<String>),
-    /// A volume would shrink while it is served.
-    Shrinks(String),
-    /// A file or a device does not give what it asks for.
-    Unavailable(String),
+    /// It takes away what hosts use: these.
+    InUse(Vec<String>),
+    /// Volumes would shrink while they are served: these.
+    Shrinks(Vec<String>),
+    /// Files or devices do not give what it asks for: these.
+    Unavailable(Vec<String>),
 }
 
 /// A link: replies leave there one after another, at this rate.
@@ -145,7 +147,7 @@ pub struct Volume {
     /// Index of the tenant that its requests belong to, unless one claims the host by its name.
     pub tenant: usize,
     /// What keeps its bytes: 1 to [`PARTS_MAX`](weir_flow::accept::PARTS_MAX) stores, none of which another
-    /// volume is on.
+    /// volume is on. None: the volume has gone, and its place is empty.
     pub stores: Vec<Where>,
     /// How its bytes are laid out over several of them.
     pub layout: Layout,
@@ -178,6 +180,11 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// Whether there is a volume at this place.
+    pub const fn is_there(&self) -> bool {
+        !self.stores.is_empty()
+    }
+
     /// Its file or device, if it is on nothing else.
     pub const fn file(&self) -> Option<&FileStore> {
         match self.stores.as_slice() {

@@ -42,14 +42,15 @@ use operator::backends::Backends;
 use operator::event_log::Watch;
 use operator::summary;
 use service::{Inherited, Service};
+use shard::live::persisted_state;
 use shard::open::Start;
 use shard::recorder::{Recorded, Recorder};
 use shard::{Gateway, Reload, core_dumps, descriptors, plan};
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use storage::file::atomic_journal;
 use storage::random::{KernelRandom, Random};
 use storage::store::{self, Store};
 use storage::upstream::network::{KernelEvents, Tcp};
@@ -58,11 +59,10 @@ use storage::{layout, log_device, state_file};
 use tasks::CacheMemory;
 use thiserror::Error;
 use tracing::{info, warn};
-use volume::{PersistedState, credits};
+use volume::{Life, Volume, credits};
 use weir_flow::pipeline::{Census, Pipeline};
 use weir_flow::request::VolumeId;
 use weir_flow::stage::run;
-use weir_wire::scsi::reservation::Reservations;
 
 /// What a gateway has when it starts to serve.
 #[derive(Clone, Debug)]
@@ -304,13 +304,12 @@ pub fn serve(
     ready(&opened.ready(config)?);
     opened.gateway.is_ready();
     let pipeline = opened.run(config);
-    opened.close(config, pipeline)
+    opened.close(pipeline)
 }
 
 /// A gateway that hosts can connect to.
 struct Opened<'a> {
     gateway: Gateway<'a>,
-    stores: Rc<[Store]>,
     plan: weir_flow::pipeline::Config,
     recorder: Option<Recorder>,
 }
@@ -349,7 +348,7 @@ fn open<'a>(
     let remembered = remembered::load(config);
     let may_be_away = remembered::may_be_away(config, &remembered);
     upstreams.connect(&mut KernelEvents::new(&mut poll, clock), may_be_away)?;
-    let stores: Rc<[Store]> = layout::open(config, &upstreams)?.into();
+    let stores = layout::open(config, &upstreams)?;
     let persisted = layout::ranges(&config.volumes);
     let persisted = persisted.map(|(volume, range)| persisted_state(volume, &stores[range]));
     let persisted = persisted.collect::<Result<_, _>>()?;
@@ -373,7 +372,7 @@ fn open<'a>(
         poll,
         clock,
         upstreams,
-        stores: stores.clone(),
+        stores,
         persisted,
         saved,
         cache: CacheMemory::new(&plan.cache, logs.logs, logs.lost),
@@ -386,7 +385,7 @@ fn open<'a>(
         Recorder::create(path, &plan)
             .map_err(|source| ServeError::Record { path: path.clone(), source })
     });
-    Ok(Opened { gateway, stores, plan, recorder: recorder.transpose()? })
+    Ok(Opened { gateway, plan, recorder: recorder.transpose()? })
 }
 
 impl Opened<'_> {
@@ -397,7 +396,9 @@ impl Opened<'_> {
         let nbd = self.gateway.nbd().map_err(address())?;
         let nvme = self.gateway.nvme().map_err(address())?;
         let volumes = layout::ranges(&config.volumes);
-        let volumes = volumes.map(|(volume, range)| ready_volume(volume, &self.stores[range]));
+        let volumes = volumes.map(|(volume, range)| {
+            ready_volume(volume, &self.gateway.engine().catalog.stores[range])
+        });
         let (control, driver) = (config.control.clone(), self.gateway.driver_name());
         let http = self.gateway.http();
         Ok(Ready { portals, nbd, nvme, control, http, driver, volumes: volumes.collect() })
@@ -406,8 +407,9 @@ impl Opened<'_> {
     /// Runs the pipeline until the gateway is asked to stop.
     fn run(&mut self, config: &Config) -> Pipeline<Watch> {
         let Self { gateway, plan, recorder, .. } = self;
-        let backends = Rc::new(Backends::new(config, plan));
-        let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
+        let backends = Rc::new(RefCell::new(Backends::new(config, plan)));
+        gateway.name_backends(backends.clone());
+        let names = gateway.engine().catalog.volume_names.clone();
         let set = &gateway.engine().set;
         let shared = (set.log.clone(), set.hosts.clone());
         let mut start = [0; 2];
@@ -437,14 +439,14 @@ impl Opened<'_> {
                 }
             }
             let Some(question) = gateway.take_question() else { return pipeline };
-            let reaction = answer(&mut pipeline, &gateway.view(), &backends, question);
+            let reaction = answer(&mut pipeline, &gateway.view(), &backends.borrow(), question);
             gateway.react(reaction);
         }
     }
 
     /// Makes everything durable, and says what is not.
-    fn close(self, config: &Config, mut pipeline: Pipeline<Watch>) -> Result<(), ServeError> {
-        let Self { mut gateway, stores, plan, recorder } = self;
+    fn close(self, mut pipeline: Pipeline<Watch>) -> Result<(), ServeError> {
+        let Self { mut gateway, plan, recorder } = self;
         let now = gateway.now();
         if let Some((path, bytes)) = gateway.kept(&pipeline.handover(now))
             && let Err(problem) = state_file::save(&path, &bytes)
@@ -462,14 +464,15 @@ impl Opened<'_> {
             log.is_none_or(|log| log.status(now).dirty_bytes == 0)
                 && gateway.engine().cache.is_clean(volume, &plan.cache)
         };
-        let clean: Vec<bool> = (0..config.volumes.len()).map(clean).collect();
+        let clean: Vec<bool> = (0..gateway.config().volumes.len()).map(clean).collect();
         gateway.leave_upstreams(&clean);
         gateway.engine().set.log.finish(now);
         let failure = gateway.take_failure();
         let lost = gateway.lost_volumes(|volume| pipeline.is_lost(volume));
+        let (volumes, stores) = gateway.take_volumes();
         // The driver closes first; it waits for the operations that the kernel still has.
         drop(gateway);
-        let flushed = flush(config, &stores, &lost);
+        let flushed = flush(&volumes, &stores, &lost);
         if let Some(recorder) = recorder {
             recorder.finish();
         }
@@ -491,51 +494,17 @@ fn setup(action: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::Setup { action, source }
 }
 
-/// The state of a volume from before a restart.
-fn persisted_state(
-    volume: &config::Volume,
-    stores: &[Store],
-) -> Result<PersistedState, ServeError> {
-    let Some(path) = &volume.state else { return Ok(PersistedState::default()) };
-    let name = || volume.name.clone();
-    let state =
-        state_file::load(path).map_err(|source| ServeError::State { volume: name(), source })?;
-    let state = state.unwrap_or_default();
-    let reservations = match &state.reservations[..] {
-        [] => Reservations::default(),
-        bytes => Reservations::decode(bytes).map_err(|problem| ServeError::Reservations {
-            volume: name(),
-            path: path.clone(),
-            problem: problem.to_string(),
-        })?,
-    };
-    let mut journal = None;
-    let path = atomic_journal::path(path);
-    // A journal that atomic writes have left is finished even if there shall be no more of them: later
-    // it would undo what was written since.
-    let exists = !volume.read_only && path.exists();
-    if let Some(kept) = volume.file().filter(|_| volume.atomic || exists) {
-        let failed = |source| ServeError::Journal { volume: name(), path: path.clone(), source };
-        let (file, finished) =
-            atomic_journal::open(&path, &kept.path, stores[0].capacity()).map_err(failed)?;
-        if finished {
-            info!(volume = volume.name, "finished an atomic write that was interrupted");
-        }
-        journal = volume.atomic.then_some(file);
-    }
-    Ok(PersistedState { reservations, sanitize: state.sanitize, journal })
-}
-
 /// Makes every volume durable; the first failure, after all have been tried.
-fn flush(config: &Config, stores: &[Store], lost: &[String]) -> Result<(), ServeError> {
+fn flush(volumes: &[Volume], stores: &[Store], lost: &[String]) -> Result<(), ServeError> {
     let mut result = Ok(());
-    let volumes = layout::ranges(&config.volumes);
-    let every = volumes.flat_map(|(volume, range)| range.map(move |index| (volume, index)));
-    for (volume, index) in every {
-        let synced = match stores[index].sync() {
+    let there = volumes.iter().filter(|volume| volume.life != Life::Gone);
+    let every =
+        there.flat_map(|volume| stores[volume.stores.clone()].iter().map(move |one| (volume, one)));
+    for (volume, store) in every {
+        let synced = match store.sync() {
             // The kernel reports a failure once, and an earlier flush got this one.
             _ if lost.contains(&volume.name) => Err(io::Error::other("an earlier flush failed")),
-            _ if volume.read_only => Ok(()),
+            _ if volume.unit.disk().read_only => Ok(()),
             synced => synced,
         };
         let name = volume.name.clone();
@@ -564,7 +533,7 @@ fn ready_volume(volume: &config::Volume, stores: &[Store]) -> ReadyVolume {
             info!(volume = name, upstream, target, lun, %size, paths, ready, "volume");
             ReadyStore::Upstream { name: upstream, target, lun, paths, ready }
         }
-        (Store::File(_), Where::Upstream { .. }) => unreachable!("opened as it is configured"),
+        (Store::File(_) | Store::Closed, _) => unreachable!("opened as it is configured"),
     };
     let ready = volume.stores.iter().zip(stores).map(ready_store).collect();
     layout::log_unused(volume, stores);

@@ -46,7 +46,7 @@ pub fn preflight(config: &Config) -> Vec<ServeError> {
     }
     for volume in &config.volumes {
         for store in volume.files() {
-            note(Backing::check(volume, store).map_err(ServeError::from));
+            note(Backing::check(volume, store).map(drop).map_err(ServeError::from));
         }
         note(state_of(volume));
         note(

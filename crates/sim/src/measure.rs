@@ -137,6 +137,8 @@ impl Observer for Measure {
             | Event::Control(_)
             | Event::Cache(..)
             | Event::ControlSet(_)
+            | Event::VolumeAdded(..)
+            | Event::VolumeRemoved(_)
             | Event::Lost(_) => {}
             // The world answers each action once, so this would be the pipeline's mistake.
             Event::Stray => panic!("a simulated completion found nothing"),

@@ -9,7 +9,7 @@
 //! it has only one digest at its end.
 
 use serde::Serialize;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -144,20 +144,21 @@ pub(crate) fn replay_before<O: Observer, T: Tap>(
     let mut window = Window { source, bytes: Vec::new(), start: 0, offset: 0, ended: false };
     let (decoder, config) = window.header()?;
     let pieces = Rc::new(Cell::new(0));
+    let (observer, tap) = begin(&config);
+    let known = Rc::new(RefCell::new(config.clone()));
     let counts = Counts {
-        volumes: config.volumes.clone(),
+        config: Rc::clone(&known),
         pieces: Rc::clone(&pieces),
         arrived: 0,
         completed: 0,
         refused: 0,
     };
-    let (observer, tap) = begin(&config);
     let mut pipeline = Pipeline::new(&config, (counts, observer));
     let mut player = Player {
         tap,
         window,
         decoder,
-        config: &config,
+        config: known,
         pieces,
         now: Instant::ZERO,
         entries: 0,
@@ -245,11 +246,12 @@ impl<R: Read> Window<R> {
 }
 
 /// The world of a replay: what was recorded happens again, and nothing else.
-struct Player<'a, R, F, T> {
+struct Player<R, F, T> {
     tap: T,
     window: Window<R>,
     decoder: Decoder,
-    config: &'a Config,
+    /// What the pipeline has now.
+    config: Rc<RefCell<Config>>,
     pieces: Rc<Cell<u64>>,
     now: Instant,
     entries: u64,
@@ -259,7 +261,7 @@ struct Player<'a, R, F, T> {
     progress: F,
 }
 
-impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
+impl<R: Read, F: FnMut(u64), T: Tap> Player<R, F, T> {
     /// The next entry; `None` at the end.
     fn read(&mut self) -> Result<Option<Wake<Input>>, ReplayError> {
         self.window.fill(MAX_ENTRY)?;
@@ -307,7 +309,8 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
 
     /// Whether there is such a backend, with such a path.
     fn check_path(&self, backend: BackendId, path: Option<PathId>) -> Result<(), String> {
-        let Some(known) = self.config.backends.get(backend.index()) else {
+        let config = self.config.borrow();
+        let Some(known) = config.backends.get(backend.index()) else {
             return Err(format!("there is no backend {}", backend.index()));
         };
         match path {
@@ -321,7 +324,9 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
     /// Whether its cache may be told so.
     fn check_done(&self, done: &Done) -> Result<(), String> {
         let volume = match *done {
-            Done::Lost(volume, _) if volume.index() < self.config.volumes.len() => return Ok(()),
+            Done::Lost(volume, _) if volume.index() < self.config.borrow().volumes.len() => {
+                return Ok(());
+            }
             Done::Lost(volume, _) => return Err(format!("there is no volume {}", volume.index())),
             Done::Fetched { .. } | Done::Reserved { .. } | Done::Gone(_) => return Ok(()),
             Done::Logged { volume, .. }
@@ -333,8 +338,8 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
             | Done::Abandoned(volume, _)
             | Done::Close(volume) => volume,
         };
-        match self.config.cache.logs.get(volume.index()) {
-            Some(Some(_)) if volume.index() < self.config.volumes.len() => Ok(()),
+        match self.config.borrow().cache.logs.get(volume.index()) {
+            Some(Some(_)) if volume.index() < self.config.borrow().volumes.len() => Ok(()),
             _ => Err(format!("there is no volume {} with a log", volume.index())),
         }
     }
@@ -343,7 +348,10 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
     fn check(&self, input: &Input) -> Result<(), String> {
         match *input {
             Input::Arrive(request) => {
-                let Some(volume) = self.config.volumes.get(request.volume.index()) else {
+                let config = self.config.borrow();
+                let there = |volume: &&Volume| volume.layout.parts() > 0;
+                let volume = config.volumes.get(request.volume.index()).filter(there);
+                let Some(volume) = volume else {
                     return Err(format!("there is no volume {}", request.volume.index()));
                 };
                 for (what, index) in
@@ -368,8 +376,8 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
             Input::UnitReset(backend)
             | Input::WriteLost(backend)
             | Input::PathOrder(backend, PathOrder::Failback) => self.check_path(backend, None),
-            Input::Resized(volume, _) | Input::Capped(volume, _)
-                if volume.index() >= self.config.volumes.len() =>
+            Input::Resized(volume, _) | Input::Capped(volume, _) | Input::VolumeRemoved(volume)
+                if volume.index() >= self.config.borrow().volumes.len() =>
             {
                 Err(format!("there is no volume {}", volume.index()))
             }
@@ -379,6 +387,15 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
             Input::Link(_, Link { port: Some(port), .. }) if port.id as usize >= MAX_INDEX => {
                 Err(format!("port {} is past the last, {}", port.id, MAX_INDEX - 1))
             }
+            Input::VolumeAdded(ref added) => {
+                let config = self.config.borrow();
+                let (volumes, backends) = (&config.volumes, config.backends.len());
+                let paths = config.backends.iter().chain(&added.backends);
+                if paths.map(|backend| backend.groups.len()).sum::<usize>() > MAX_INDEX {
+                    return Err(format!("there are more than {MAX_INDEX} paths"));
+                }
+                added.validate(volumes.len(), backends).map_err(ToOwned::to_owned)
+            }
             Input::Cache(ref done) => self.check_done(done),
             Input::Stored { .. }
             | Input::Sent { .. }
@@ -386,6 +403,7 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
             | Input::Queue(..)
             | Input::Resized(..)
             | Input::Capped(..)
+            | Input::VolumeRemoved(_)
             | Input::TakeOver(_)
             | Input::SetControl(_)
             | Input::SetWeights(_) => Ok(()),
@@ -394,7 +412,7 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
 }
 
 impl<R: Read, F: FnMut(u64), T: Tap, S: Stage<Input = Input, Output = Action>> World<S>
-    for Player<'_, R, F, T>
+    for Player<R, F, T>
 {
     fn wait(&mut self, _: Option<Instant>) -> Wake<Input> {
         match self.read() {
@@ -429,7 +447,8 @@ fn pieces(volume: &Volume, request: &Request) -> u64 {
 
 /// Counts what comes and goes.
 struct Counts {
-    volumes: Vec<Volume>,
+    /// What the pipeline has now.
+    config: Rc<RefCell<Config>>,
     /// Pieces of the requests that are outstanding, for the player to see.
     pieces: Rc<Cell<u64>>,
     arrived: u64,
@@ -439,7 +458,9 @@ struct Counts {
 
 impl Observer for Counts {
     fn event(&mut self, _: Instant, event: Event<'_>) {
-        let of = |request: &Request| pieces(&self.volumes[request.volume.index()], request);
+        let of = |request: &Request| {
+            pieces(&self.config.borrow().volumes[request.volume.index()], request)
+        };
         match event {
             Event::Arrived(request) => {
                 self.arrived += 1;
@@ -460,6 +481,10 @@ impl Observer for Counts {
             | Event::ControlSet(_)
             | Event::Lost(_)
             | Event::Stray => {}
+            Event::VolumeAdded(id, volume, backends) => {
+                self.config.borrow_mut().add(id, volume, backends);
+            }
+            Event::VolumeRemoved(id) => self.config.borrow_mut().remove(id),
         }
     }
 }

@@ -49,6 +49,9 @@ pub const BANDWIDTH_MAX: u64 = 1 << 50;
 pub const BURST_MAX: Duration = Duration::from_secs(3_600);
 
 impl Cap {
+    /// No cap.
+    pub(crate) const NONE: Self = Self { iops: None, bandwidth: None, burst: Duration::ZERO };
+
     /// What contradicts itself here, in words for its author.
     pub fn validate(&self) -> Result<(), &'static str> {
         let bandwidth = self.bandwidth.map_or(0, Bandwidth::bytes_per_second);
@@ -95,18 +98,18 @@ struct Waiting {
 
 impl Caps {
     pub(crate) fn new(volumes: &[Volume]) -> Self {
-        let line = |volume: &Volume| {
-            Line {
-                cap: Cap::default(),
-                requests: Meter::default(),
-                bytes: Meter::default(),
-                waiting: VecDeque::new(),
-                floor: Instant::ZERO,
-                due: Instant::ZERO,
-            }
-            .with(volume.cap)
-        };
-        Self { lines: volumes.iter().map(line).collect(), due: BTreeSet::new() }
+        Self { lines: volumes.iter().map(Line::of).collect(), due: BTreeSet::new() }
+    }
+
+    /// A place, or the next one, has another volume, or none. Nothing waits there.
+    pub(crate) fn put(&mut self, id: VolumeId, volume: &Volume) {
+        if id.index() == self.lines.len() {
+            self.lines.push(Line::of(volume));
+            return;
+        }
+        let line = &mut self.lines[id.index()];
+        assert!(line.waiting.is_empty(), "nothing waits at a place that changes its volume");
+        *line = Line::of(volume);
     }
 
     /// Takes a request in; true if it may go at once, otherwise some [`release`](Self::release) names it.
@@ -172,9 +175,17 @@ impl Caps {
 }
 
 impl Line {
-    fn with(mut self, cap: Cap) -> Self {
-        self.set(cap);
-        self
+    fn of(volume: &Volume) -> Self {
+        let mut line = Self {
+            cap: Cap::default(),
+            requests: Meter::default(),
+            bytes: Meter::default(),
+            waiting: VecDeque::new(),
+            floor: Instant::ZERO,
+            due: Instant::ZERO,
+        };
+        line.set(volume.cap);
+        line
     }
 
     fn set(&mut self, cap: Cap) {

@@ -54,6 +54,10 @@ struct Tree {
     writers: u32,
 }
 
+impl Tree {
+    const EMPTY: Self = Self { root: NIL, writers: 0 };
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Node {
     access: Access,
@@ -69,7 +73,15 @@ struct Node {
 
 impl Hazards {
     pub(crate) fn new(volumes: usize) -> Self {
-        Self { volumes: alloc::vec![Tree { root: NIL, writers: 0 }; volumes], ..Self::default() }
+        Self { volumes: alloc::vec![Tree::EMPTY; volumes], ..Self::default() }
+    }
+
+    /// There is a place for this volume, with nothing in it.
+    pub(crate) fn reach(&mut self, volume: VolumeId) {
+        if volume.index() >= self.volumes.len() {
+            self.volumes.resize(volume.index() + 1, Tree::EMPTY);
+        }
+        assert!(self.volumes[volume.index()].root == NIL, "nothing of the volume is outstanding");
     }
 
     /// Enters a request. It may run at once if the second value is true; otherwise some

@@ -23,6 +23,9 @@ use hazard::Access;
 /// Held because an earlier request touches the same bytes.
 pub const RULE_OVERLAP: Rule = Rule(&"accept/overlap");
 
+/// The smallest limit of a transfer: what a disk can write at least.
+pub const TRANSFER_MIN: u64 = 512;
+
 /// What the pipeline knows of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
@@ -39,9 +42,19 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// What contradicts itself here, in a pipeline with this number of backends, as a message.
+    pub(crate) fn validate(&self, backends: usize) -> Result<(), &'static str> {
+        self.layout.validate(self.capacity, backends)?;
+        if self.max_transfer < TRANSFER_MIN {
+            return Err("a volume's largest transfer is below 512 bytes");
+        }
+        self.cap.validate()
+    }
+
     /// Why the request cannot be done, if it cannot.
     pub(crate) fn refuses(&self, request: &Request) -> Option<IoError> {
-        if !self.holds(request) {
+        let nowhere = request.extent.length == 0 && self.layout.parts() == 0;
+        if !self.holds(request) || nowhere {
             return Some(IoError::OutOfRange);
         }
         self.cannot_cut(request).then_some(IoError::Unsupported)

@@ -158,6 +158,8 @@ impl Accounts {
             | Event::Control(_)
             | Event::Cache(..)
             | Event::Lost(_)
+            | Event::VolumeAdded(..)
+            | Event::VolumeRemoved(_)
             | Event::Stray => {}
         }
         None

@@ -355,6 +355,8 @@ impl Observer for Attribution {
             | Event::Overdue { .. }
             | Event::Control(_)
             | Event::ControlSet(_)
+            | Event::VolumeAdded(..)
+            | Event::VolumeRemoved(_)
             | Event::Lost(_)
             | Event::Stray => {}
         }

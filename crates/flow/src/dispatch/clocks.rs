@@ -49,6 +49,12 @@ impl Clocks {
         Self { streams: streams.iter().map(clock).collect(), system: 0 }
     }
 
+    /// Clocks of the same weights, which have not run.
+    pub(super) fn anew(&self) -> Self {
+        let clock = |clock: &Clock| Clock { weight: clock.weight, ..Clock::default() };
+        Self { streams: self.streams.iter().map(clock).collect(), system: 0 }
+    }
+
     fn clock(&mut self, stream: TenantId) -> &mut Clock {
         if self.streams.len() <= stream.index() {
             self.streams.resize(stream.index() + 1, Clock::default());

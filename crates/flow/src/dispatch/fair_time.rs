@@ -252,6 +252,14 @@ impl DispatchPolicy for FairTime {
         self.each[index].settle(payer, each, work.nominal, service);
     }
 
+    fn set_backends(&mut self, backends: usize) {
+        self.lanes.set_backends(backends);
+        self.slots.set_backends(backends);
+        self.each.resize_with(backends, || self.all.anew());
+        self.foreground.resize(backends, 0);
+        self.payers.resize_with(backends, Vec::new);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.slots.depth(backend)
     }

@@ -75,6 +75,10 @@ impl DispatchPolicy for Fifo {
         self.backends[backend.index()].outstanding -= 1;
     }
 
+    fn set_backends(&mut self, backends: usize) {
+        self.backends.resize_with(backends, Backend::default);
+    }
+
     fn depth(&self, _: BackendId) -> u32 {
         self.depth
     }

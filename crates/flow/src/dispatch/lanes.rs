@@ -4,7 +4,7 @@
 //! (`docs/reference/dispatch.md` section 6.2). Operations of a stream for different backends have no order among them.
 
 use super::knee::Knee;
-use super::queues::{Queues, Waiting};
+use super::queues::{Queues, Waiting, widen};
 use super::{Weight, Work};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Rule, Unit};
@@ -52,6 +52,14 @@ impl<T: Copy> Lanes<T> {
         let waiting = alloc::vec![0; backends];
         let own = Queues::new(backends);
         Self { backends, arrivals: 0, queues: Vec::new(), own, waiting }
+    }
+
+    /// There are this many backends from now on.
+    pub(super) fn set_backends(&mut self, backends: usize) {
+        widen(&mut self.queues, self.backends, backends);
+        self.waiting.resize(backends, 0);
+        self.own.set_backends(backends);
+        self.backends = backends;
     }
 
     /// The operations that wait for this backend.
@@ -135,6 +143,14 @@ impl Slots {
         Self { depth: depth as u32, knees, taken: alloc::vec![0; backends] }
     }
 
+    /// There are this many backends from now on.
+    pub(super) fn set_backends(&mut self, backends: usize) {
+        self.taken.resize(backends, 0);
+        if self.depth == 0 {
+            self.knees.resize_with(backends, Knee::new);
+        }
+    }
+
     pub(super) const fn backends(&self) -> usize {
         self.taken.len()
     }
@@ -188,6 +204,11 @@ impl Outstanding {
     /// With this depth; 0 finds one out for each backend.
     pub(super) fn new(depth: u64, backends: usize) -> Self {
         Self { slots: Slots::new(depth, backends), backends: SecondaryMap::new() }
+    }
+
+    /// There are this many backends from now on.
+    pub(super) fn set_backends(&mut self, backends: usize) {
+        self.slots.set_backends(backends);
     }
 
     pub(super) fn free(&self, backend: BackendId) -> bool {

@@ -70,6 +70,10 @@ pub trait DispatchPolicy {
     /// An operation has ended, and kept its backend busy for `service`: its actual service time (AST).
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration);
 
+    /// There are this many backends from now on, which is more than there were: the others are idle. Queued operations and
+    /// charges stay.
+    fn set_backends(&mut self, backends: usize);
+
     /// A stream has another weight from now on. What was charged stays charged.
     fn set_weight(&mut self, _stream: TenantId, _weight: Weight) {}
 

@@ -63,6 +63,15 @@ impl<T: Copy> Queues<T> {
         Self { backends, weights, groups, sent: SecondaryMap::new() }
     }
 
+    /// There are this many backends from now on.
+    pub(super) fn set_backends(&mut self, backends: usize) {
+        for group in self.groups.values_mut() {
+            widen(&mut group.waiting, self.backends, backends);
+            group.notes.resize_with(backends, VecDeque::new);
+        }
+        self.backends = backends;
+    }
+
     /// A link is a queue of this weight from now on, or no queue any more.
     pub(super) fn set(&mut self, link: LinkId, weight: Option<Weight>) {
         match weight {
@@ -168,6 +177,16 @@ impl<T: Copy> Group<T> {
         let &(_, work) = self.waiting[place * backends + backend.index()].front()?;
         let &(arrival, note) = self.notes[backend.index()].front()?;
         Some(Waiting { arrival, work, note })
+    }
+}
+
+/// Makes rows of `from` queues, one behind the other, rows of `to`, which is more.
+pub(super) fn widen<Q>(queues: &mut Vec<VecDeque<Q>>, from: usize, to: usize) {
+    let rows = queues.len().checked_div(from).unwrap_or(0);
+    let mut old = core::mem::take(queues).into_iter();
+    for row in 1..=rows {
+        queues.extend(old.by_ref().take(from));
+        queues.resize_with(row * to, VecDeque::new);
     }
 }
 

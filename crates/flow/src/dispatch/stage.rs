@@ -1,6 +1,6 @@
 //! The dispatch stage around its policy: asks it per backend, counts operations and estimates their costs.
 
-use super::estimate::{Class, Estimator};
+use super::estimate::{Class, Estimation, Estimator};
 use super::service_times::ServiceTimes;
 use super::{Build, DispatchPolicy, Owner, Setup, Shares, Weight, Work};
 use crate::clock::{Duration, Instant};
@@ -35,6 +35,18 @@ struct Backend {
     estimator: Option<Box<dyn Estimator>>,
     /// It is not asked until then.
     held: Option<Instant>,
+}
+
+impl Backend {
+    /// An idle one.
+    fn new(estimation: Option<Estimation>, index: usize) -> Self {
+        Self {
+            ask: false,
+            outstanding: 0,
+            estimator: estimation.map(|estimation| estimation.build(index)),
+            held: None,
+        }
+    }
 }
 
 /// How a stream fares.
@@ -80,14 +92,8 @@ impl Dispatch {
         let setup = Setup { backends, streams: &shares.streams() };
         let policy = (choice.policy().build)(choice.values(), &setup);
         let estimation = policy.estimation();
-        let backend = |index| Backend {
-            ask: false,
-            outstanding: 0,
-            estimator: estimation.map(|estimation| estimation.build(index)),
-            held: None,
-        };
         Self {
-            backends: (0..backends).map(backend).collect(),
+            backends: (0..backends).map(|index| Backend::new(estimation, index)).collect(),
             first: backends,
             policy,
             shares: shares.clone(),
@@ -98,6 +104,14 @@ impl Dispatch {
             classes: SecondaryMap::new(),
             estimates: estimation.is_some(),
         }
+    }
+
+    /// `more` backends come. Their ids follow those that there are.
+    pub(crate) fn add_backends(&mut self, more: usize) {
+        let (count, estimation) = (self.backends.len() + more, self.policy.estimation());
+        self.policy.set_backends(count);
+        let new = (self.backends.len()..count).map(|index| Backend::new(estimation, index));
+        self.backends.extend(new);
     }
 
     /// Streams have other weights from now on. What was charged stays charged.

@@ -32,8 +32,8 @@ pub struct Pipeline<O = ()> {
     pub(super) requests: SlotMap<RequestKey, InFlight>,
     outstanding: Outstanding,
     pub(super) losses: Losses,
-    caps: Caps,
-    hazards: Hazards,
+    pub(super) caps: Caps,
+    pub(super) hazards: Hazards,
     /// Requests whose last blocker has ended and that have not begun yet.
     unblocked: VecDeque<RequestKey>,
     /// The pieces of the request that begins now.
@@ -526,10 +526,9 @@ impl<O: Observer> Stage for Pipeline<O> {
             }
             Input::Checked(backend, path) => self.paths.checked(now, backend, path),
             Input::PathOrder(backend, order) => self.paths.order(now, backend, order),
-            Input::Resized(volume, capacity) => {
-                self.volumes[volume.index()].capacity = capacity;
-                self.cache.resized(volume);
-            }
+            Input::Resized(volume, capacity) => self.resize(volume, capacity),
+            Input::VolumeAdded(added) => self.add_volume(now, &added),
+            Input::VolumeRemoved(volume) => self.remove_volume(now, volume),
             Input::Capped(volume, cap) => {
                 assert_eq!(cap.validate(), Ok(()), "a cap is checked before it is used");
                 self.caps.change(now, volume, cap);

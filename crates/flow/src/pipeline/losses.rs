@@ -38,13 +38,24 @@ struct Part {
     losses: u64,
 }
 
+impl VolumeLosses {
+    fn none(volume: &Volume) -> Self {
+        Self { parts: vec![Part::default(); volume.layout.parts()], lost: false }
+    }
+}
+
 impl Losses {
     pub(super) fn new(volumes: &[Volume]) -> Self {
-        let of = |volume: &Volume| VolumeLosses {
-            parts: vec![Part::default(); volume.layout.parts()],
-            lost: false,
-        };
-        Self(volumes.iter().map(of).collect())
+        Self(volumes.iter().map(VolumeLosses::none).collect())
+    }
+
+    /// A place, or the next one, has another volume, or none.
+    pub(super) fn put(&mut self, id: VolumeId, volume: &Volume) {
+        if id.index() == self.0.len() {
+            self.0.push(VolumeLosses::none(volume));
+        } else {
+            self.0[id.index()] = VolumeLosses::none(volume);
+        }
     }
 
     /// What a request that begins at a part now has to know when it ends: a flush, how many writes had ended; any other, how

@@ -12,10 +12,13 @@ mod outstanding;
 #[cfg(test)]
 mod tests;
 mod views;
+mod volumes;
 
+pub use crate::accept::TRANSFER_MIN;
 pub use crate::path::Backend;
 pub use journey::Pipeline;
 pub use limits::{Limits, REQUESTS_MAX};
+pub use volumes::{VOLUMES_MAX, VolumeAdded};
 
 use crate::accept::{Cap, Volume};
 use crate::clock::Duration;
@@ -64,21 +67,13 @@ impl Config {
         if backends.iter().any(|backend| backend.groups.is_empty()) {
             return Err("a backend has no path");
         }
-        let laid = |volume: &Volume| volume.layout.validate(volume.capacity, backends.len());
-        volumes.iter().try_for_each(laid)?;
-        if volumes.iter().any(|volume| volume.max_transfer < TRANSFER_MIN) {
-            return Err("a volume's largest transfer is below 512 bytes");
-        }
-        volumes.iter().try_for_each(|volume| volume.cap.validate())?;
+        volumes.iter().try_for_each(|volume| volume.validate(backends.len()))?;
         limits.validate().map_err(|invalid| invalid.reason())?;
         paths.validate().map_err(|invalid| invalid.reason())?;
         cache.validate().map_err(|invalid| invalid.reason())?;
         promises.validate()
     }
 }
-
-/// The smallest limit of a transfer: what a disk can write at least.
-pub const TRANSFER_MIN: u64 = 512;
 
 /// The policy of each stage that has a choice.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,6 +148,10 @@ pub enum Input {
     Resized(VolumeId, u64),
     /// A volume has another cap, one that is [valid](Cap::validate), which holds for queued requests as well.
     Capped(VolumeId, Cap),
+    /// A volume has come while others are served.
+    VolumeAdded(Arc<VolumeAdded>),
+    /// A volume has gone: nothing of it is outstanding, and nothing of it comes any more.
+    VolumeRemoved(VolumeId),
     /// Contracts or the control policy have changed. Requests that wait or are at a device move to the new
     /// policy, with the [state](control::PolicyHandover) of the one before it.
     SetControl(Arc<SetControl>),

@@ -25,6 +25,7 @@ mod paths;
 mod ports;
 mod services;
 mod shares;
+mod volumes;
 
 /// Remembers what it saw.
 #[derive(Default)]
@@ -38,6 +39,8 @@ struct Seen {
     paths: Vec<(bool, PathId)>,
     overdue: Vec<(Tag, StageName, Duration)>,
     lost: Vec<VolumeId>,
+    /// Volumes that came, and that went.
+    volumes: (Vec<VolumeId>, Vec<VolumeId>),
     services: Vec<Service>,
 }
 
@@ -54,6 +57,8 @@ impl Observer for Seen {
             Event::Control(notice) => self.notices.push(notice),
             Event::ControlSet(_) => self.control_set += 1,
             Event::Lost(volume) => self.lost.push(volume),
+            Event::VolumeAdded(volume, ..) => self.volumes.0.push(volume),
+            Event::VolumeRemoved(volume) => self.volumes.1.push(volume),
             Event::Cache(..) => {}
             Event::Stray => self.strays += 1,
         }

@@ -1,13 +1,14 @@
 use super::*;
-use crate::accept::Layout;
+use crate::accept::{Cap, Layout, Part, Volume};
 use crate::cache::quarantine::LostRange;
 use crate::cache::{Done, writeback};
 use crate::control::PolicyHandover;
 use crate::control::{Contract, Promises};
 use crate::dispatch::{Background, Shares, Weight};
 use crate::path::{Access, Failback, PathOrder, Settings};
-use crate::pipeline::{Backend, Limits};
-use crate::request::PathId;
+use crate::pipeline::{Backend, Limits, VolumeAdded};
+use crate::request::{BackendId, PathId};
+use core::num::NonZeroU32;
 use proptest::prelude::*;
 
 fn config() -> Config {
@@ -232,7 +233,7 @@ proptest! {
     #[test]
     fn entries_round_trip(
         previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
-        code in 0_u8..8, flags: (bool, bool, bool), kind in 0..19,
+        code in 0_u8..8, flags: (bool, bool, bool), kind in 0..21,
     ) {
         let (before, at) =
             (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
@@ -287,6 +288,18 @@ proptest! {
             17 => Entry::Input(at, Input::Queue(
                 LinkId::new(small), Weight::from_1024ths(word as u32),
             )),
+            18 => Entry::Input(at, Input::VolumeRemoved(VolumeId::new(small))),
+            19 => Entry::Input(at, Input::VolumeAdded(Arc::new(VolumeAdded {
+                id: VolumeId::new(small),
+                volume: Volume {
+                    capacity: word,
+                    layout: Layout::One(backend),
+                    max_transfer: word,
+                    cap: cap(),
+                },
+                backends: alloc::vec![Backend::alike(u32::from(code)); usize::from(flags.0)],
+                owner: TenantId::new(small),
+            }))),
             _ => Entry::End(Digest::resume(word, u64::from(small))),
         };
         let mut bytes = Vec::new();

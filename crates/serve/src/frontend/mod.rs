@@ -25,7 +25,7 @@ pub(crate) mod unix_socket;
 use crate::tasks::reply::{Reply, Worded};
 use crate::tasks::set::Origin;
 use crate::tasks::table::{Answer, Task, TaskKind};
-use crate::tasks::{CommandEngine, Held};
+use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use connection::{Connection, Speech};
 use logins::Logins;
 use nvme::controllers::Controllers;
@@ -80,8 +80,12 @@ pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
     match &mut connection.speech {
         Speech::Iscsi(_) => iscsi::session::refresh(engine, connection),
         Speech::Nbd(wire) => {
-            if let Some(export) = wire.export() {
-                wire.resize(engine.catalog.capacity(engine.catalog.export_volumes[export]));
+            let Some(export) = wire.export() else { return };
+            if let Some(volume) = engine.catalog.export_volumes[export] {
+                wire.resize(engine.catalog.capacity(volume));
+            } else {
+                let close = ConnectionAction::Close(connection.id, "its export was removed");
+                engine.set.actions.push_back(close);
             }
         }
         // Namespaces belong to controllers.

@@ -41,6 +41,12 @@ impl Namespaces {
         found.ok().map(|place| self.volumes[place])
     }
 
+    /// The identifier of the first namespace of this volume.
+    pub(super) fn nsid_of(&self, volume: usize) -> Option<u32> {
+        let place = self.volumes.iter().position(|&of| of == volume)?;
+        Some(self.facts[place].nsid)
+    }
+
     /// The namespace of this identifier.
     pub(super) fn get(&self, nsid: u32) -> Option<&Namespace> {
         let found = self.facts.binary_search_by_key(&nsid, |one| one.nsid);

@@ -136,6 +136,11 @@ impl Queue {
         Ended { controller, number, reserved, stream }
     }
 
+    /// The first namespace of this volume that its host sees.
+    pub(crate) fn nsid_of(&self, volume: usize) -> Option<u32> {
+        self.namespaces.nsid_of(volume)
+    }
+
     /// Its host sees these namespaces from now on.
     pub(crate) fn see(&mut self, namespaces: Rc<Namespaces>) {
         self.namespaces = namespaces;

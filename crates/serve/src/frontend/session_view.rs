@@ -85,6 +85,11 @@ impl SessionView {
         self.numbers.binary_search(&lun).ok()
     }
 
+    /// The number of the first unit of this volume.
+    pub(crate) fn lun_of(&self, volume: usize) -> Option<u64> {
+        self.units.iter().find(|seen| seen.volume == volume).map(|seen| seen.lun)
+    }
+
     /// The numbers of all units, ascending.
     pub(crate) fn numbers(&self) -> &[u64] {
         &self.numbers

@@ -9,6 +9,7 @@ use super::view::View;
 use super::{Asker, Question, paths, snapshot, status};
 use crate::clock::unix_nanos;
 use crate::operator::event_log::Watch;
+use crate::volume::{Life, Volume};
 use tracing::info;
 use weir_flow::cache::Done;
 use weir_flow::clock::Duration;
@@ -27,8 +28,9 @@ pub(crate) enum Reaction {
     Count(Asker, Wanted),
     /// Gives the pipeline this order, and asks the question when that has been done.
     Order(Input, Question),
-    /// Reads the configuration again, in a dry run without a change, and sends the client the result.
-    Reload(Asker, bool),
+    /// Reads the configuration again, in a dry run without a change, by force even what hosts use, and sends the client the
+    /// result.
+    Reload(Asker, bool, bool),
     /// Stops gracefully, and sends the client this answer.
     Stop(Asker, Leaving),
     /// Saves the state of control.
@@ -104,8 +106,8 @@ impl ControlHandler<'_> {
             Request::VolumeList { volume } => {
                 let mut volumes = status::volumes(pipeline, view, backends);
                 if let Some(name) = volume {
-                    let index = self.volume(name)?.index();
-                    volumes = volumes.into_iter().skip(index).take(1).collect();
+                    self.volume(name.clone())?;
+                    volumes.retain(|volume| volume.name == name);
                 }
                 Answer::Volumes(volumes)
             }
@@ -140,12 +142,12 @@ impl ControlHandler<'_> {
                 let asked = Asked { id, within, tenant, volume, rule, after, limit };
                 Answer::Slow(Box::new(pipeline.observer_mut().slow(view.now, &asked)?))
             }
-            Request::Reload { dry_run } => {
+            Request::Reload { dry_run, force } => {
                 if view.stopping {
                     return Err(Refusal::Stopping);
                 }
-                info!(dry_run, over = client.way(), "order: reload");
-                return Ok(Reaction::Reload(client, dry_run));
+                info!(dry_run, force, over = client.way(), "order: reload");
+                return Ok(Reaction::Reload(client, dry_run, force));
             }
             Request::Metrics { openmetrics } => {
                 let snapshot = Box::new(snapshot::take(pipeline, view, backends));
@@ -166,10 +168,12 @@ impl ControlHandler<'_> {
 
     fn volume(&self, name: String) -> Result<VolumeId, Refusal> {
         let volumes = &self.view.engine.catalog.volumes;
-        if let Some(index) = volumes.iter().position(|volume| volume.name == name) {
+        let served = |volume: &&Volume| volume.life == Life::Served;
+        let wanted = |volume: &Volume| volume.life == Life::Served && volume.name == name;
+        if let Some(index) = volumes.iter().position(wanted) {
             return Ok(VolumeId::new(index as u32));
         }
-        let known = volumes.iter().map(|volume| volume.name.clone()).collect();
+        let known = volumes.iter().filter(served).map(|volume| volume.name.clone()).collect();
         Err(Refusal::UnknownVolume { name, known })
     }
 

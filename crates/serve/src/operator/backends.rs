@@ -1,13 +1,13 @@
 //! The names of backends and their paths.
 
 use super::protocol::Refusal;
-use crate::config::{Config, Where};
+use crate::config::{Config, FileStore, Volume, Where};
 use weir_flow::accept;
 use weir_flow::pipeline;
 use weir_flow::request::{BackendId, PathId};
 
-/// The backends of a gateway, by backend id. They do not change while it runs.
-#[derive(Debug)]
+/// The backends of a gateway, by backend id. Those of volumes that have gone keep their places.
+#[derive(Debug, Default)]
 pub(crate) struct Backends {
     all: Vec<Named>,
     /// By volume.
@@ -21,6 +21,8 @@ pub(crate) struct Named {
     pub(crate) name: String,
     /// The portal of each path, or `file` or `model`.
     pub(crate) portals: Vec<String>,
+    /// A volume is on it, or could be.
+    pub(crate) is_there: bool,
 }
 
 impl Backends {
@@ -37,6 +39,7 @@ impl Backends {
             .map(|backend| Named {
                 name: String::new(),
                 portals: vec!["file".to_owned(); backend.groups.len()],
+                is_there: true,
             })
             .collect();
         let mut prefixes = vec!["upstream:"; all.len()];
@@ -67,6 +70,33 @@ impl Backends {
         Self { all, of_volumes }
     }
 
+    /// A volume has come to this place, on these backends.
+    pub(crate) fn put(&mut self, index: usize, volume: &Volume, on: &[BackendId]) {
+        if index == self.of_volumes.len() {
+            self.of_volumes.push(Vec::new());
+        }
+        self.of_volumes[index] = on.iter().map(|backend| backend.index()).collect();
+        let prefix = if on.len() > 1 { "store:" } else { "volume:" };
+        for (&backend, store) in on.iter().zip(&volume.stores) {
+            let Where::File(FileStore { name, backend: None, .. }) = store else { continue };
+            let taken = |one: &Named| one.is_there && one.name == *name;
+            let name =
+                if self.all.iter().any(taken) { format!("{prefix}{name}") } else { name.clone() };
+            let named = Named { name, portals: vec!["file".to_owned()], is_there: true };
+            match self.all.get_mut(backend.index()) {
+                Some(place) => *place = named,
+                None => self.all.push(named),
+            }
+        }
+    }
+
+    /// The volume that these backends were of has gone.
+    pub(crate) fn remove(&mut self, backends: &[BackendId]) {
+        for backend in backends {
+            self.all[backend.index()].is_there = false;
+        }
+    }
+
     /// The names of the backends of a volume, in order.
     pub(crate) fn of_volume(&self, volume: usize) -> String {
         let names: Vec<_> =
@@ -86,16 +116,18 @@ impl Backends {
 
     /// A backend by its name.
     pub(crate) fn find(&self, name: &str) -> Result<BackendId, Refusal> {
-        let found = self.all.iter().position(|backend| backend.name == name);
+        let there = || self.all.iter().filter(|backend| backend.is_there);
+        let wanted = |backend: &Named| backend.is_there && backend.name == name;
+        let found = self.all.iter().position(wanted);
         found.map(|index| BackendId::new(index as u32)).ok_or_else(|| Refusal::UnknownBackend {
             name: name.to_owned(),
-            known: self.all.iter().map(|backend| backend.name.clone()).collect(),
+            known: there().map(|backend| backend.name.clone()).collect(),
         })
     }
 
     /// A path to a backend by its number.
     pub(crate) fn path(&self, backend: BackendId, path: u32) -> Result<PathId, Refusal> {
-        let Named { name, portals } = self.get(backend);
+        let Named { name, portals, .. } = self.get(backend);
         let count = portals.len() as u32;
         if path < count {
             return Ok(PathId::new(path));

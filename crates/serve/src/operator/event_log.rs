@@ -9,7 +9,9 @@ use crate::operator::metrics::loads::Moment;
 use crate::operator::view::View;
 use crate::operator::{RecorderStatus, Refusal, Slow, TenantStatus, summary};
 use crate::peer_log::PeerLog;
+use crate::volume::VolumeNames;
 use crate::volume::tenants::TenantNames;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tracing::{debug, error, info, warn};
@@ -25,8 +27,8 @@ use weir_flow::units::Extent;
 /// Counts ordinary events and logs the others.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    volumes: Vec<String>,
-    backends: Rc<Backends>,
+    volumes: VolumeNames,
+    backends: Rc<RefCell<Backends>>,
     tenants: TenantNames,
     log: PeerLog,
     hosts: LinkHosts,
@@ -46,8 +48,8 @@ pub(crate) struct Watch {
 impl Watch {
     /// Observes volumes with these names, their backends, and tenants with these contracts; counts in `metrics`.
     pub(crate) fn new(
-        volumes: Vec<String>,
-        backends: Rc<Backends>,
+        volumes: VolumeNames,
+        backends: Rc<RefCell<Backends>>,
         tenants: TenantNames,
         (log, hosts): (PeerLog, LinkHosts),
         (promises, metrics): (&Promises, Arc<Metrics>),
@@ -55,7 +57,7 @@ impl Watch {
     ) -> Self {
         let accounts = Accounts::new(promises);
         let (completed, failed, refused) = (0, 0, 0);
-        for (id, name) in (0..).map(VolumeId::new).zip(&volumes) {
+        for (id, name) in (0..).map(VolumeId::new).zip(&*volumes.borrow()) {
             metrics.volume(id, || name.clone());
         }
         let flight = Flight::new(recorder, start);
@@ -84,7 +86,8 @@ impl Watch {
     pub(crate) fn slow(&mut self, now: Instant, asked: &Asked) -> Result<Slow, Refusal> {
         let Self { flight, tenants, volumes, backends, hosts, .. } = self;
         let flight = flight.as_mut().ok_or(Refusal::NoRecorder)?;
-        let tenants = tenants.borrow();
+        let (tenants, volumes) = (tenants.borrow(), volumes.borrow());
+        let backends = backends.borrow();
         let names = Names {
             tenant: &|id| tenants.get(id.index()).cloned().unwrap_or_default(),
             volume: &|id| volumes[id.index()].clone(),
@@ -110,6 +113,11 @@ impl Watch {
         self.flight.as_ref().map(|flight| flight.status(now))
     }
 
+    /// A volume's name.
+    fn volume(&self, id: VolumeId) -> String {
+        self.volumes.borrow()[id.index()].clone()
+    }
+
     /// A tenant's name; empty for the queue behind those of all tenants that a policy may have.
     fn tenant(&self, id: TenantId) -> String {
         self.tenants.borrow().get(id.index()).cloned().unwrap_or_default()
@@ -118,7 +126,7 @@ impl Watch {
     /// The names of the volume and of the tenant of a request.
     fn names(&self, request: &Request) -> (impl FnOnce() -> String, impl FnOnce() -> String) {
         let (volume, tenant) = (request.volume, request.tenant);
-        (move || self.volumes[volume.index()].clone(), move || self.tenant(tenant))
+        (move || self.volume(volume), move || self.tenant(tenant))
     }
 }
 
@@ -153,7 +161,7 @@ impl Watch {
         if let Err(error) = completed.outcome {
             self.failed += 1;
             let request = completed.request;
-            let volume = &self.volumes[request.volume.index()];
+            let volume = self.volume(request.volume);
             let Extent { offset, length } = request.extent;
             let origin = format_args!("volume {volume}");
             self.log.line(now, origin, "request failed", |text| {
@@ -168,9 +176,15 @@ impl Watch {
         match event {
             Event::Arrived(_) | Event::Completed(_) => {}
             Event::ControlSet(promises) => self.objectives = objectives(promises),
+            Event::VolumeAdded(id, ..) => {
+                self.metrics.volume(id, || self.volume(id)).set_there(true);
+            }
+            Event::VolumeRemoved(id) => {
+                self.metrics.volume(id, || self.volume(id)).set_there(false);
+            }
             Event::Cache(volume, notice) => {
                 self.attribute(now, event);
-                log_notice(&self.volumes[volume.index()], notice);
+                log_notice(&self.volume(volume), notice);
             }
             Event::Refused(request, _) => {
                 self.refused += 1;
@@ -178,7 +192,7 @@ impl Watch {
                 if let Some(flight) = &mut self.flight {
                     flight.refused(now, request, scored);
                 }
-                let volume = &self.volumes[request.volume.index()];
+                let volume = self.volume(request.volume);
                 let tenant = self.tenant(request.tenant);
                 self.log.line(now, format_args!("tenant {tenant}"), TASK_SET_FULL, |text| {
                     warn!(%volume, tenant, "{text}");
@@ -187,7 +201,8 @@ impl Watch {
             Event::Path(change) => {
                 self.attribute(now, event);
                 let Change { backend, path, from, lasted, state, why, grounds } = change;
-                let named = self.backends.get(backend);
+                let backends = self.backends.borrow();
+                let named = backends.get(backend);
                 let (backend, path) = (&named.name, path.index());
                 let portal = &named.portals[path];
                 if state.is_usable() {
@@ -202,7 +217,7 @@ impl Watch {
                 }
             }
             Event::Overdue { request, stage, age } => {
-                let volume = &self.volumes[request.volume.index()];
+                let volume = self.volume(request.volume);
                 let offset = request.extent.offset;
                 self.log.line(now, format_args!("volume {volume}"), "request is overdue", |text| {
                     warn!(%volume, op = ?request.op, offset, %stage, %age, "{text}");
@@ -213,7 +228,7 @@ impl Watch {
                 self.log_control(notice);
             }
             Event::Lost(volume) => {
-                let volume = &self.volumes[volume.index()];
+                let volume = self.volume(volume);
                 error!(
                     %volume,
                     "acknowledged data may be lost: no flush of this volume succeeds from here on; \
@@ -238,7 +253,7 @@ impl Watch {
         let response = times.total();
         let host = (!request.job).then(|| self.hosts.of(request.link, arrived)).flatten();
         let peer = host.as_ref().map_or("", |host| &host.peer);
-        let (volume, tenant) = (&self.volumes[request.volume.index()], self.tenant(request.tenant));
+        let (volume, tenant) = (self.volume(request.volume), self.tenant(request.tenant));
         let Extent { offset, length } = request.extent;
         let behind = mostly.map(|(contributor, _)| contributor.text(|id| self.tenant(id)));
         info!(

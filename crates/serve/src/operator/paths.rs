@@ -38,7 +38,8 @@ pub(super) fn paths(
             ejection: path.ejection.map(|ejection| ejection_status(&ejection, view.now)),
         }
     };
-    pipeline.paths(view.now).filter(wanted).map(status).collect()
+    let there = |path: &PathView| backends.get(path.backend).is_there && wanted(path);
+    pipeline.paths(view.now).filter(there).map(status).collect()
 }
 
 /// When a path that is out of use is tried next: by a connection, a probe, or because it may return.

@@ -137,6 +137,9 @@ pub enum Request {
         /// Check only whether it can be put into force.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         dry_run: bool,
+        /// Take away volumes and exports even if hosts use them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
     /// Counters of the busiest volumes and tenants. Answered with [`Answer::Sample`], after which the gateway closes the
     /// connection.

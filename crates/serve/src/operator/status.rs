@@ -15,6 +15,7 @@ use crate::operator::event_log::Watch;
 use crate::operator::summary;
 use crate::storage::emulated::Kept;
 use crate::storage::upstream::{Key, Ownership, Standing};
+use crate::volume::Life;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use tracing::info;
@@ -93,7 +94,8 @@ pub(super) fn volumes(
 ) -> Vec<VolumeStatus> {
     let now = view.now;
     let volumes = view.engine.catalog.volumes.iter().enumerate();
-    let volumes = volumes.map(|(index, volume)| {
+    let there = volumes.filter(|(_, volume)| volume.life == Life::Served);
+    let volumes = there.map(|(index, volume)| {
         let disk = volume.unit.disk();
         let id = VolumeId::new(index as u32);
         let log = pipeline.cache().log(id);
@@ -416,7 +418,8 @@ fn fullest(pipeline: &Pipeline<Watch>, all: &Backends) -> (Vec<BackendStatus>, u
 
 /// The depth of all backends.
 pub(super) fn backends(pipeline: &Pipeline<Watch>, backends: &Backends) -> Vec<BackendStatus> {
-    let told = pipeline.backends().map(|view| BackendStatus {
+    let there = pipeline.backends().filter(|view| backends.get(view.backend).is_there);
+    let told = there.map(|view| BackendStatus {
         name: backends.get(view.backend).name.clone(),
         outstanding: view.outstanding.into(),
         depth: view.depth.into(),

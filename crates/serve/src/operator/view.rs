@@ -32,9 +32,10 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// The name of an NBD export, by its index.
+    /// The name of an NBD export, by its place.
     pub(crate) fn export_name(&self, export: usize) -> Option<&str> {
-        self.config.nbd.exports.get(export).map(|export| export.name.as_str())
+        let exports = self.engine.catalog.exports.as_slice();
+        exports.get(export).map(|export| export.name.as_str())
     }
 
     /// When a connection on a path is tried next, if it has none.

@@ -11,6 +11,7 @@ pub(crate) mod core_dumps;
 pub(crate) mod descriptors;
 mod kernel;
 mod linux;
+pub(crate) mod live;
 mod load;
 pub(crate) mod open;
 mod operators;
@@ -24,12 +25,11 @@ mod tests;
 mod timer;
 mod upstreams;
 
-use crate::clock::unix_nanos;
 use crate::config::{Config, HttpListen, Rejected};
 use crate::frontend::connection::Protocol;
 use crate::frontend::listener::Listener;
 use crate::operator::answer::Reaction;
-use crate::operator::http::guard::Guard;
+use crate::operator::backends::Backends;
 use crate::operator::http::server::Http;
 use crate::operator::metrics::Metrics;
 use crate::operator::metrics::scraper::Scrape;
@@ -49,15 +49,18 @@ use connections::Connections;
 pub(crate) use connections::TURNED_AWAY_MAX;
 use kernel::{Event, Kernel, Sleep};
 use linux::Linux;
+use live::Manner;
 use load::Load;
 use operators::Operators;
 use rustls::ServerConfig;
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use stop::Stop;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::PolicyHandover;
 use weir_flow::event::Observer;
@@ -83,6 +86,8 @@ pub(crate) struct Gateway<'a, K: Kernel = Linux> {
     connections: Connections<K::Stream>,
     operators: Operators,
     metrics: Arc<Metrics>,
+    /// The names of backends, for operators.
+    backends: Rc<RefCell<Backends>>,
     engine: CommandEngine,
     storage: Storage<K::Network>,
     /// Ends of operations and calls; their memory is used again.
@@ -125,6 +130,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             connections: Connections::new(config, tls),
             operators: Operators::new(control, http),
             metrics,
+            backends: Rc::default(),
             engine,
             storage,
             done: Vec::new(),
@@ -234,8 +240,8 @@ impl<'a, K: Kernel> Gateway<'a, K> {
                 self.leave();
                 self.operators.answer(self.now, client, Answer::Stopping(leaving));
             }
-            Reaction::Reload(client, dry_run) => {
-                let answer = match self.reload(dry_run) {
+            Reaction::Reload(client, dry_run, force) => {
+                let answer = match self.reload(Manner { dry_run, force }) {
                     Ok(()) => Answer::Reloaded(Verdict { dry_run }),
                     Err(rejected) => (&Refusal::Rejected(rejected)).into(),
                 };
@@ -356,6 +362,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             self.acceptor.deadline(),
             self.operators.deadline(),
             self.engine.set.next_answer(),
+            self.engine.next_leaving(),
         ];
         Sleep::Until(coarse.into_iter().flatten().min())
     }
@@ -364,7 +371,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         match event {
             Event::Stop(signals) => self.signalled(signals),
             // The log has the result.
-            Event::Reload => drop(self.reload(false)),
+            Event::Reload => drop(self.reload(Manner::default())),
             Event::Summary => self.operators.ask(Question::Summary),
             Event::Upstream(number, readiness) => {
                 self.storage.upstreams.event(number, readiness);
@@ -444,46 +451,6 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         }
         self.connections.have_sent_all()
     }
-
-    /// Reads the configuration again and puts it into force, or, in a dry run, only checks whether it can be.
-    fn reload(&mut self, dry_run: bool) -> Result<(), Rejected> {
-        if self.stop.is_requested() {
-            return Ok(());
-        }
-        info!(dry_run, "reading the configuration again");
-        if dry_run {
-            let new = (self.reload)()?;
-            guard_of(&new)?;
-            return self.engine.plan_reload(&self.config, new).map(drop);
-        }
-        self.service.reloading();
-        let result = self.put_into_force();
-        self.metrics.reloaded(result.is_ok(), unix_nanos());
-        self.service.reloaded();
-        result
-    }
-
-    /// Reads the configuration again and applies what can change live.
-    fn put_into_force(&mut self) -> Result<(), Rejected> {
-        let new = (self.reload)()?;
-        let guard = guard_of(&new)?;
-        let planned = self.engine.plan_reload(&self.config, new)?;
-        self.engine.set.now = self.now;
-        self.config = self.engine.reload(&self.config, planned)?;
-        self.operators.guard_http(guard);
-        self.connections.set_weights(&self.config.shares);
-        self.connections.refresh(&mut self.engine);
-        self.connections.run_actions(&mut self.engine, self.now);
-        Ok(())
-    }
-}
-
-/// Who may do what over HTTP, by a configuration whose files can be read.
-fn guard_of(config: &Config) -> Result<Option<Guard>, Rejected> {
-    config.http.as_ref().map(Guard::new).transpose().map_err(|problem| {
-        error!(%problem, "the configuration stays as it was");
-        Rejected::Invalid(vec![format!("[http]: {problem}")])
-    })
 }
 
 impl<O: Observer, K: Kernel> World<Pipeline<O>> for Gateway<'_, K> {
@@ -533,7 +500,8 @@ impl<O: Observer, K: Kernel> World<Pipeline<O>> for Gateway<'_, K> {
                 }
             }
             self.engine.set.now = self.now;
-            if self.engine.retry() {
+            self.let_go();
+            if self.engine.retry() || self.engine.has_messages() {
                 continue;
             }
             self.sleep(deadline);

@@ -27,7 +27,6 @@ use mio::{Poll, Waker};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use tracing::info;
 use weir_flow::cache;
@@ -39,7 +38,7 @@ pub(crate) struct Start {
     pub(crate) poll: Poll,
     pub(crate) clock: Clock,
     pub(crate) upstreams: Upstreams<<Linux as Kernel>::Network>,
-    pub(crate) stores: Rc<[Store]>,
+    pub(crate) stores: Vec<Store>,
     /// By volume.
     pub(crate) persisted: Vec<PersistedState>,
     /// What control has saved.

@@ -1,56 +1,26 @@
 //! Makes the pipeline's configuration of a gateway's.
 
-use crate::config::{Ack, Config, Layout, Volume, Where};
+use crate::config::{Ack, Config, Volume};
 use crate::identity::{identity, volume_id};
 use crate::storage::layout;
 use crate::storage::log_device::log;
 use crate::storage::store::Store;
+use crate::volume::placement::{self, BackendPlaces};
 use std::ops::Range;
-use weir_flow::accept;
 use weir_flow::cache::Settings;
 use weir_flow::cache::writeback::{self, Mode};
-use weir_flow::pipeline::{self, Backend};
-use weir_flow::request::{BackendId, TenantId};
+use weir_flow::pipeline;
+use weir_flow::request::TenantId;
 
-/// The data path of a gateway: the modelled devices are its first backends, with one path each; then come
-/// the upstreams, with a path for each portal; every other store is a backend with one path.
+/// The data path of a gateway that starts.
 pub(crate) fn plan(config: &Config, stores: &[Store]) -> pipeline::Config {
-    let mut backends = vec![Backend::alike(1); config.backends.len()];
-    backends.extend(config.upstreams.iter().map(|upstream| Backend {
-        groups: upstream.portals.iter().map(|portal| portal.group).collect(),
-    }));
-    let mut backend = |place: &Where| {
-        let index = match place {
-            Where::Upstream { index, .. } => config.backends.len() + index,
-            Where::File(file) => file.backend.unwrap_or_else(|| {
-                backends.push(Backend::alike(1));
-                backends.len() - 1
-            }),
-        };
-        BackendId::new(index as u32)
-    };
-    let volume = |(volume, range): (&Volume, Range<usize>)| {
-        let stores = &stores[range];
-        let backends: Vec<_> = volume.stores.iter().map(&mut backend).collect();
-        let layout = match volume.layout {
-            _ if backends.len() == 1 => accept::Layout::One(backends[0]),
-            Layout::Stripe { chunk } => accept::Layout::Stripe { backends, chunk },
-            Layout::Concat => {
-                let parts = backends.into_iter().zip(layout::used(volume, stores));
-                let part = |(backend, length)| accept::Part { backend, length };
-                accept::Layout::Concat(parts.map(part).collect())
-            }
-        };
-        accept::Volume {
-            capacity: layout::capacity(volume, stores),
-            layout,
-            max_transfer: stores.iter().map(Store::max_transfer).min().expect("it has a store"),
-            cap: volume.cap,
-        }
+    let places = BackendPlaces::new(config);
+    let volume = |(index, (volume, range)): (usize, (&Volume, Range<usize>))| {
+        placement::spec(volume, places.of(index), &stores[range])
     };
     pipeline::Config {
-        volumes: layout::ranges(&config.volumes).map(volume).collect(),
-        backends,
+        volumes: layout::ranges(&config.volumes).enumerate().map(volume).collect(),
+        backends: places.all(config),
         promises: config.promises.clone(),
         shares: config.shares.clone(),
         limits: config.limits,

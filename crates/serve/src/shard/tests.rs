@@ -309,7 +309,7 @@ fn run_gateway(
 ) -> (Host, u32) {
     config.nbd.max_connections = 1;
     config.nbd.exports = vec![Export { name: String::from("v"), volume: 0 }];
-    let stores: Rc<[Store]> = Rc::new([store]);
+    let stores = vec![store];
     let plan = plan::plan(&config, &stores);
     let logs = log_device::open(&config, &plan.cache, &mut Zeroes).expect("a new log");
 

@@ -10,7 +10,7 @@
 //! kept over a restart: a device begins as its configuration says (`filled_permille`), and the bytes are the
 //! files'.
 
-use crate::config::Config;
+use crate::config::{Backend, Config};
 use crate::storage::store::Store;
 use slotmap::{Key, KeyData, SecondaryMap};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ use weir_model::device::{Device, DeviceIo, Wear};
 pub(crate) struct Modelled {
     devices: Vec<Emulated>,
     /// The part of a device that each store is on.
-    stores: Vec<Option<Region>>,
+    stores: Regions,
     wakes: BTreeSet<(Instant, usize)>,
     /// The device of an I/O, and who is not done with it.
     ios: SecondaryMap<RequestKey, (usize, Left)>,
@@ -79,7 +79,7 @@ impl Modelled {
         };
         Self {
             devices: config.backends.iter().map(device).collect(),
-            stores: regions(config, stores),
+            stores: Regions::new(config, stores),
             wakes: BTreeSet::new(),
             ios: SecondaryMap::new(),
         }
@@ -87,7 +87,7 @@ impl Modelled {
 
     /// Gives an I/O to the model of its store, if that has one.
     pub(crate) fn start(&mut self, now: Instant, io: &StoreIo, store: usize) {
-        let Some(Region { device, begin, .. }) = self.stores[store] else { return };
+        let Some(Region { device, begin, .. }) = self.stores.0[store] else { return };
         let extent = Extent { offset: begin + io.extent.offset, ..io.extent };
         let id = io.key.data().as_ffi();
         self.devices[device].device.start(now, DeviceIo { id, op: io.op, extent, fua: io.fua });
@@ -121,7 +121,22 @@ impl Modelled {
 
     /// The most bytes that a store may have.
     pub(crate) fn room(&self, store: usize) -> u64 {
-        self.stores[store].map_or(u64::MAX, |region| region.room)
+        self.stores.0[store].map_or(u64::MAX, |region| region.room)
+    }
+
+    /// Where stores are on devices.
+    pub(crate) const fn regions(&self) -> &Regions {
+        &self.stores
+    }
+
+    /// Stores are there from now on. Nothing is at one whose place changes.
+    pub(crate) fn set_regions(&mut self, regions: Regions) {
+        self.stores = regions;
+    }
+
+    /// A store has gone. Nothing is at it.
+    pub(crate) fn remove(&mut self, store: usize) {
+        self.stores.0[store] = None;
     }
 
     /// When something happens at a device next.
@@ -166,23 +181,85 @@ impl Modelled {
 }
 
 /// The part of a device that each store is on, in the row of all stores.
-fn regions(config: &Config, stores: &[Store]) -> Vec<Option<Region>> {
-    let places: Vec<_> = config.volumes.iter().flat_map(|volume| &volume.stores).collect();
-    let mut regions = vec![None; places.len()];
-    for (device, backend) in config.backends.iter().enumerate() {
-        let on =
-            |&store: &usize| places[store].file().is_some_and(|file| file.backend == Some(device));
-        let here: Vec<usize> = (0..places.len()).filter(on).collect();
-        let sizes = here.iter().map(|&store| stores[store].capacity());
-        let (begins, _) = backend.model.regions(sizes);
-        for (index, &store) in here.iter().enumerate() {
-            let end = begins.get(index + 1).copied().or(backend.model.capacity());
-            let begin = begins[index];
-            let room = backend.model.capacity().and(end).map_or(u64::MAX, |end| end - begin);
-            regions[store] = Some(Region { device, begin, room });
+#[derive(Clone, Debug)]
+pub(crate) struct Regions(Vec<Option<Region>>);
+
+impl Regions {
+    fn new(config: &Config, stores: &[Store]) -> Self {
+        let places: Vec<_> = config.volumes.iter().flat_map(|volume| &volume.stores).collect();
+        let mut regions = vec![None; places.len()];
+        for (device, backend) in config.backends.iter().enumerate() {
+            let on = |&store: &usize| {
+                places[store].file().is_some_and(|file| file.backend == Some(device))
+            };
+            let here: Vec<usize> = (0..places.len()).filter(on).collect();
+            let sizes = here.iter().map(|&store| stores[store].capacity());
+            let (begins, _) = backend.model.regions(sizes);
+            for (&begin, &store) in begins.iter().zip(&here) {
+                regions[store] = Some(Region { device, begin, room: 0 });
+            }
+        }
+        let mut regions = Self(regions);
+        for (device, backend) in config.backends.iter().enumerate() {
+            regions.share(device, backend.model.capacity());
+        }
+        regions
+    }
+
+    /// Finds room for a store of `size` bytes on a device, behind others or where one has gone; false if there is none.
+    /// `used` has the bytes of the stores that there are.
+    pub(crate) fn put(
+        &mut self,
+        store: usize,
+        (device, backend): (usize, &Backend),
+        size: u64,
+        used: impl Fn(usize) -> u64,
+    ) -> bool {
+        let span = |size: u64| backend.model.regions([size]).1;
+        let on = |region: &&(usize, Region)| region.1.device == device;
+        let all = self.0.iter().enumerate().filter_map(|(store, region)| Some((store, (*region)?)));
+        let all: Vec<(usize, Region)> = all.collect();
+        let taken = all
+            .iter()
+            .filter(on)
+            .map(|&(store, Region { begin, .. })| (begin, begin.saturating_add(span(used(store)))));
+        let mut taken: Vec<(u64, u64)> = taken.collect();
+        taken.sort_unstable();
+        let mut begin = 0_u64;
+        for (first, end) in taken {
+            if begin.saturating_add(span(size)) <= first {
+                break;
+            }
+            begin = begin.max(end);
+        }
+        let end = begin.saturating_add(span(size));
+        if backend.model.capacity().is_some_and(|capacity| end > capacity) {
+            return false;
+        }
+        if self.0.len() <= store {
+            self.0.resize(store + 1, None);
+        }
+        self.0[store] = Some(Region { device, begin, room: 0 });
+        self.share(device, backend.model.capacity());
+        true
+    }
+
+    /// There are places for this number of stores.
+    pub(crate) fn reach(&mut self, count: usize) {
+        self.0.resize(self.0.len().max(count), None);
+    }
+
+    /// Gives each store of a device the room to the next one, or to the end.
+    fn share(&mut self, device: usize, capacity: Option<u64>) {
+        let mut here: Vec<&mut Region> =
+            self.0.iter_mut().flatten().filter(|region| region.device == device).collect();
+        here.sort_unstable_by_key(|region| region.begin);
+        let mut end = capacity;
+        for region in here.into_iter().rev() {
+            region.room = capacity.and(end).map_or(u64::MAX, |end| end - region.begin);
+            end = Some(region.begin);
         }
     }
-    regions
 }
 
 /// The seed of the models' random streams: a gateway that is started again has the same devices.

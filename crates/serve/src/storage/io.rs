@@ -34,12 +34,14 @@ pub(crate) enum Whose {
     Fetch(FetchKey),
     /// A write to a log, or its flush.
     Log(VolumeId, LocalId),
+    /// The last flush of a store, in the row of all, whose volume goes.
+    Last(usize),
 }
 
 /// Where an operation is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// The open file. It outlives the operation: files are closed after the drivers.
+    /// The open file. It outlives the operation: files are closed after the drivers, or when nothing uses them.
     File(RawFd),
     /// A path to an upstream.
     Path(BackendId, PathId),

@@ -5,7 +5,7 @@
 
 use crate::config::{Config, Layout, Volume, Where};
 use crate::storage::file::backing::{Backing, OpenError};
-use crate::storage::store::Store;
+use crate::storage::store::{Store, Unit};
 use crate::storage::upstream::Upstreams;
 use crate::storage::upstream::network::Tcp;
 use std::ops::Range;
@@ -24,16 +24,24 @@ pub(crate) fn ranges(volumes: &[Volume]) -> impl Iterator<Item = (&Volume, Range
 /// Opens what keeps the bytes of the volumes.
 pub(crate) fn open(config: &Config, upstreams: &Upstreams<Tcp>) -> Result<Vec<Store>, OpenError> {
     let mut stores = Vec::new();
-    for (volume, range) in ranges(&config.volumes) {
-        for place in &volume.stores {
-            stores.push(match place {
-                Where::File(file) => Store::File(Backing::open(volume, file)?),
-                Where::Upstream { index, size } => upstream(volume, *index, *size, upstreams)?,
-            });
-        }
-        check(volume, &stores[range])?;
+    for volume in &config.volumes {
+        stores.extend(open_volume(volume, |index| upstreams.unit(index))?);
     }
     fit(config, &stores)?;
+    Ok(stores)
+}
+
+/// Opens what keeps the bytes of a volume. `unit` is the logical unit of an upstream.
+pub(crate) fn open_volume(
+    volume: &Volume,
+    unit: impl Fn(usize) -> Unit,
+) -> Result<Vec<Store>, OpenError> {
+    let open = |place: &Where| match place {
+        Where::File(file) => Backing::open(volume, file).map(Store::File),
+        Where::Upstream { index, size } => upstream(volume, unit(*index), *size),
+    };
+    let stores = volume.stores.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    check(volume, &stores)?;
     Ok(stores)
 }
 
@@ -56,13 +64,7 @@ fn fit(config: &Config, stores: &[Store]) -> Result<(), OpenError> {
 }
 
 /// The logical unit of an upstream, of which the volume has `size` bytes, or all.
-fn upstream(
-    volume: &Volume,
-    index: usize,
-    size: Option<u64>,
-    upstreams: &Upstreams<Tcp>,
-) -> Result<Store, OpenError> {
-    let unit = upstreams.unit(index);
+fn upstream(volume: &Volume, unit: Unit, size: Option<u64>) -> Result<Store, OpenError> {
     let (found, block_size) = (unit.block_size, volume.block_size);
     let capacity = unit.capacity.get();
     let whole = size.is_some() || capacity.is_multiple_of(block_size.into());
@@ -105,7 +107,9 @@ fn store_name(volume: &Volume, stores: &[Store], index: usize) -> String {
     match (&volume.stores[index], &stores[index]) {
         (Where::File(file), _) => file.name.clone(),
         (_, Store::Upstream(unit)) => unit.name.clone(),
-        (Where::Upstream { .. }, Store::File(_)) => unreachable!("opened as it is configured"),
+        (Where::Upstream { .. }, Store::File(_) | Store::Closed) => {
+            unreachable!("opened as it is configured")
+        }
     }
 }
 

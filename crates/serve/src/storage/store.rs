@@ -12,6 +12,8 @@ pub(crate) enum Store {
     File(Backing),
     /// A logical unit of another target.
     Upstream(Unit),
+    /// Nothing: its volume has gone, and no other has its place yet.
+    Closed,
 }
 
 /// What is known of the logical unit of an upstream.
@@ -42,6 +44,7 @@ impl Store {
         match self {
             Self::File(backing) => backing.capacity,
             Self::Upstream(unit) => unit.capacity.get(),
+            Self::Closed => 0,
         }
     }
 
@@ -50,6 +53,7 @@ impl Store {
         match self {
             Self::File(backing) => backing.holes,
             Self::Upstream(unit) => unit.thin,
+            Self::Closed => false,
         }
     }
 
@@ -59,13 +63,14 @@ impl Store {
             // Neither driver makes a write durable before it is asked to.
             Self::File(_) => true,
             Self::Upstream(unit) => unit.write_cache,
+            Self::Closed => false,
         }
     }
 
     /// The most bytes that one I/O may move.
     pub(crate) fn max_transfer(&self) -> u64 {
         match self {
-            Self::File(_) => PIECE,
+            Self::File(_) | Self::Closed => PIECE,
             Self::Upstream(unit) => unit.max_transfer.min(PIECE),
         }
     }
@@ -75,6 +80,7 @@ impl Store {
         match self {
             Self::File(backing) => backing.measure(),
             Self::Upstream(unit) => Ok(unit.capacity.get()),
+            Self::Closed => Ok(0),
         }
     }
 
@@ -82,7 +88,7 @@ impl Store {
     pub(crate) fn grow(&self, size: u64) -> io::Result<()> {
         match self {
             Self::File(backing) => backing.grow(size),
-            Self::Upstream(_) => Ok(()),
+            Self::Upstream(_) | Self::Closed => Ok(()),
         }
     }
 
@@ -91,7 +97,7 @@ impl Store {
         match self {
             Self::File(backing) => backing.can_grow(size),
             // It is given the size that it has.
-            Self::Upstream(_) => Ok(()),
+            Self::Upstream(_) | Self::Closed => Ok(()),
         }
     }
 
@@ -100,7 +106,7 @@ impl Store {
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self {
             Self::File(backing) => backing.sync(),
-            Self::Upstream(_) => Ok(()),
+            Self::Upstream(_) | Self::Closed => Ok(()),
         }
     }
 }

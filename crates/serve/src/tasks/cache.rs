@@ -84,6 +84,11 @@ impl CacheMemory {
         self.closed.iter().all(|&closed| closed)
     }
 
+    /// Whether something that reads ahead of a volume waits for memory.
+    pub(super) fn waits_for(&self, volume: usize) -> bool {
+        self.waiting.iter().any(|&(_, of, ..)| of.index() == volume)
+    }
+
     /// The volumes with a log.
     pub(super) fn logged(&self) -> impl Iterator<Item = VolumeId> {
         let logged = self.logs.iter().enumerate().filter(|(_, log)| log.is_some());

@@ -11,6 +11,7 @@ use crate::storage::store::Store;
 use crate::tasks::table::Task;
 use crate::volume::{Flushes, Volume};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use tracing::error;
@@ -54,9 +55,7 @@ enum Step {
 /// Invariant: a file has one flush at its driver at most, and a volume that has lost acknowledged data
 /// ends no flush well.
 pub(crate) struct StorageRequests {
-    /// The stores of all volumes, in one row.
-    stores: Rc<[Store]>,
-    /// The flushes of each of them.
+    /// The flushes of each store, in the row of all.
     flushes: Vec<Flushes>,
     /// Updates at their stores, and how far they have come.
     updates: BTreeMap<RequestKey, Update>,
@@ -70,16 +69,34 @@ pub(crate) struct StorageRequests {
 pub(crate) struct IoContext<'a> {
     pub(crate) set: &'a mut TaskSet,
     pub(crate) volumes: &'a mut [Volume],
+    /// The stores of all volumes, in one row.
+    pub(crate) stores: &'a [Store],
     pub(crate) drivers: &'a mut dyn Submit,
 }
 
 impl StorageRequests {
-    pub(crate) fn new(stores: Rc<[Store]>, volumes: &[Volume], emulated: Modelled) -> Self {
-        let flushes = |(index, volume): (usize, &Volume)| {
-            volume.stores.clone().map(move |_| Flushes { volume: index, ..Flushes::default() })
+    pub(crate) fn new(volumes: &[Volume], emulated: Modelled) -> Self {
+        let mut requests = Self {
+            flushes: Vec::new(),
+            updates: BTreeMap::new(),
+            emulated,
+            errors: Tally::default(),
         };
-        let flushes = volumes.iter().enumerate().flat_map(flushes).collect();
-        Self { stores, flushes, updates: BTreeMap::new(), emulated, errors: Tally::default() }
+        for (index, volume) in volumes.iter().enumerate() {
+            requests.opened(index, volume.stores.clone());
+        }
+        requests
+    }
+
+    /// These stores, in the row of all, are of this volume now. Nothing is at them.
+    pub(crate) fn opened(&mut self, volume: usize, stores: Range<usize>) {
+        if self.flushes.len() < stores.end {
+            self.flushes.resize_with(stores.end, Flushes::default);
+        }
+        for flushes in &mut self.flushes[stores] {
+            assert!(!flushes.under_way, "a store changes its volume when nothing is at it");
+            *flushes = Flushes { volume, ..Flushes::default() };
+        }
     }
 
     /// Performs a store action: what the pipeline wants done with a store.
@@ -125,36 +142,23 @@ impl StorageRequests {
         if zeroes && io.fua {
             self.updates.insert(io.key, Update { io: *io, step: Step::Zero, failed: None });
         }
-        let promise = self.promise(store).filter(|_| promises && !zeroes);
-        let place = self.place(store, io);
+        let promise = promise_of(cx, store).filter(|_| promises && !zeroes);
+        let place = place(cx.stores, store, io);
         cx.drivers.submit(StorageSubmit::Io(
             place,
             Io { whose: Whose::Request(io.key), work, offset, length, promise },
         ));
     }
 
-    /// What a durable write to a store says of earlier writes when it fails: the kernel may report with it that one of
-    /// them is lost. A unit says that with a deferred error, and a write that it refuses has lost nothing but itself.
-    fn promise(&self, store: usize) -> Option<usize> {
-        matches!(self.stores[store], Store::File(_)).then_some(store)
-    }
-
-    /// Where the bytes of an I/O are, by the path that the pipeline has chosen.
-    fn place(&self, store: usize, io: &StoreIo) -> Location {
-        match &self.stores[store] {
-            Store::File(backing) => Location::File(backing.as_raw_fd()),
-            Store::Upstream(_) => Location::Path(io.backend, io.path),
-        }
-    }
-
     /// Makes what was written to a store durable. An upstream reports an error to every flush, so it is
     /// asked each time, on the path that the pipeline has chosen.
     fn flush(&mut self, cx: &mut IoContext<'_>, io: &StoreIo) {
         let store = store_of(cx.volumes, io);
-        match &self.stores[store] {
+        match &cx.stores[store] {
+            Store::Closed => unreachable!("{CLOSED}"),
             Store::File(_) => self.flush_file(cx, io.key, store),
             Store::Upstream(_) => {
-                let (place, promise) = (self.place(store, io), Some(store));
+                let (place, promise) = (place(cx.stores, store, io), Some(store));
                 cx.set.submitted = true;
                 let work = Work::Sync;
                 cx.drivers.submit(StorageSubmit::Io(
@@ -173,7 +177,7 @@ impl StorageRequests {
             flushes.waits.push(key);
             return;
         }
-        let Store::File(backing) = &self.stores[store] else { unreachable!("asked of a file") };
+        let Store::File(backing) = &cx.stores[store] else { unreachable!("asked of a file") };
         let (place, promise) = (Location::File(backing.as_raw_fd()), Some(store));
         cx.set.submitted = true;
         cx.drivers.submit(StorageSubmit::Io(
@@ -224,7 +228,7 @@ impl StorageRequests {
         let data = || task.data.clone().expect("an update has its data before it starts");
         let Extent { mut offset, mut length } = io.extent;
         let store = store_of(cx.volumes, io);
-        let mut place = self.place(store, io);
+        let mut place = place(cx.stores, store, io);
         let work = match step {
             Step::Read | Step::Verify => Work::Read { buffer: medium(), at: 0 },
             Step::Write => match op {
@@ -252,7 +256,7 @@ impl StorageRequests {
         // The journal is another file: what it loses, the volume has not promised.
         let durable = matches!(work, Work::Write { durable: true, .. });
         let promised = durable && !matches!(step, Step::Journal | Step::Clear);
-        let promise = self.promise(store).filter(|_| promised);
+        let promise = promise_of(cx, store).filter(|_| promised);
         cx.set.submitted = true;
         self.updates.insert(io.key, Update { io: *io, step, failed });
         cx.drivers.submit(StorageSubmit::Io(
@@ -403,6 +407,16 @@ impl StorageRequests {
     }
 }
 
+/// Begins the last flush of a store whose volume goes; false if there is nothing to flush.
+pub(super) fn flush_last(cx: &mut IoContext<'_>, store: usize) -> bool {
+    let Store::File(backing) = &cx.stores[store] else { return false };
+    let (place, whose) = (Location::File(backing.as_raw_fd()), Whose::Last(store));
+    cx.set.submitted = true;
+    let io = Io { whose, work: Work::Sync, offset: 0, length: 0, promise: None };
+    cx.drivers.submit(StorageSubmit::Io(place, io));
+    true
+}
+
 /// From here on no flush of the volume succeeds.
 pub(crate) fn lose(volume: &mut Volume) {
     if !std::mem::replace(&mut volume.lost, true) {
@@ -418,6 +432,21 @@ pub(crate) fn lose(volume: &mut Volume) {
 /// The store of an I/O, in the row of all.
 fn store_of(volumes: &[Volume], io: &StoreIo) -> usize {
     volumes[io.volume.index()].stores.start + io.part as usize
+}
+
+/// What a durable write to a store says of earlier writes when it fails: the kernel may report with it that one of
+/// them is lost. A unit says that with a deferred error, and a write that it refuses has lost nothing but itself.
+fn promise_of(cx: &IoContext<'_>, store: usize) -> Option<usize> {
+    matches!(cx.stores[store], Store::File(_)).then_some(store)
+}
+
+/// Where the bytes of an I/O are, by the path that the pipeline has chosen.
+fn place(stores: &[Store], store: usize, io: &StoreIo) -> Location {
+    match &stores[store] {
+        Store::File(backing) => Location::File(backing.as_raw_fd()),
+        Store::Upstream(_) => Location::Path(io.backend, io.path),
+        Store::Closed => unreachable!("{CLOSED}"),
+    }
 }
 
 /// The journal of a volume's atomic writes.
@@ -442,3 +471,5 @@ fn or_into_medium(task: &mut Task, length: usize) {
         *to |= from;
     }
 }
+
+const CLOSED: &str = "a store is closed when nothing of its volume is outstanding";

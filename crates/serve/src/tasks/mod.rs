@@ -15,6 +15,7 @@ pub(crate) mod jobs;
 mod memory;
 mod order;
 pub(crate) mod quota;
+mod reload;
 pub(crate) mod reply;
 pub(crate) mod sessions;
 pub(crate) mod set;
@@ -29,7 +30,7 @@ pub(crate) use blocking_calls::{BlockingCalls, CallDone, SavedFor};
 pub(crate) use cache::CacheMemory;
 pub(crate) use memory::Held;
 
-use crate::config::{Config, Rejected};
+use crate::config::Config;
 use crate::ids::{ConnectionId, TaskKey};
 use crate::storage::blocking::Blocking;
 use crate::storage::emulated::Modelled;
@@ -37,14 +38,13 @@ use crate::storage::io::{Ended, Submit, Whose};
 use crate::storage::store::Store;
 use crate::volume::PersistedState;
 use crate::volume::catalog::Catalog;
-use crate::volume::reload::Planned;
 use io::{IoContext, StorageRequests};
 use jobs::{JobContext, Jobs};
 use memory::PayloadMemory;
 use order::LineId;
 use quota::TenantQuotas;
+use reload::LeavingVolumes;
 use set::TaskSet;
-use std::rc::Rc;
 use submit::{FULL, Refusal};
 use table::{Answer, TaskKind};
 use weir_flow::cache::{Done as CacheDone, Work as CacheWork};
@@ -64,6 +64,7 @@ pub(crate) struct CommandEngine {
     pub(crate) cache: CacheMemory,
     pub(crate) blocking: BlockingCalls,
     jobs: Jobs,
+    leaving: LeavingVolumes,
 }
 
 /// A message to the front ends: something to be done with a connection other than the one that is
@@ -109,13 +110,13 @@ pub(crate) struct Abort {
 impl CommandEngine {
     pub(crate) fn new(
         config: &Config,
-        stores: Rc<[Store]>,
+        stores: Vec<Store>,
         persisted: Vec<PersistedState>,
         cache: CacheMemory,
         helpers: [Box<dyn Blocking>; 2],
     ) -> Self {
         let emulated = Modelled::new(config, &stores);
-        let catalog = Catalog::new(config, stores.clone(), persisted);
+        let catalog = Catalog::new(config, stores, persisted);
         let memory = PayloadMemory::new(config.iscsi.buffer);
         let quotas = TenantQuotas::new(&config.limits);
         let max_requests = config.limits.max_requests as usize;
@@ -123,11 +124,12 @@ impl CommandEngine {
         set.sessions.name_targets(catalog.targets.iter().map(|target| target.name.clone()));
         Self {
             set,
-            storage: StorageRequests::new(stores, &catalog.volumes, emulated),
+            storage: StorageRequests::new(&catalog.volumes, emulated),
             catalog,
             cache,
             blocking: BlockingCalls::new(helpers),
             jobs: Jobs::default(),
+            leaving: LeavingVolumes::default(),
         }
     }
 
@@ -143,13 +145,16 @@ impl CommandEngine {
         drivers: &'a mut dyn Submit,
     ) -> (&'a mut StorageRequests, IoContext<'a>) {
         let Self { set, catalog, storage, .. } = self;
-        (storage, IoContext { set, volumes: &mut catalog.volumes, drivers })
+        let Catalog { volumes, stores, .. } = catalog;
+        (storage, IoContext { set, volumes, stores, drivers })
     }
 
     /// Continues what a restart has interrupted.
     pub(crate) fn resume(&mut self) {
         let (jobs, mut cx) = self.jobs();
-        jobs.resume(&mut cx);
+        for volume in 0..cx.catalog.volumes.len() {
+            jobs.resume(&mut cx, volume);
+        }
     }
 
     /// Commands that have not ended. What the cache does for itself continues after a restart.
@@ -276,30 +281,13 @@ impl CommandEngine {
                 let logged = CacheDone::Logged { volume, io, outcome: ended.outcome };
                 self.set.inputs.push_back(Input::Cache(logged));
             }
+            Whose::Last(store) => self.flushed_last(store, ended.outcome),
         }
     }
 
     /// Has every log make durable what it has, the first time; true when that is done.
     pub(crate) fn close_logs(&mut self) -> bool {
         self.cache.close_logs(&mut self.set)
-    }
-
-    /// Checks whether a new configuration can be put into force; changes nothing.
-    pub(crate) fn plan_reload(&self, old: &Config, new: Config) -> Result<Planned, Rejected> {
-        let emulated = &self.storage.emulated;
-        self.catalog.plan_reload(old, new, |store| emulated.room(store))
-    }
-
-    /// Puts a planned configuration into force, and returns it.
-    pub(crate) fn reload(&mut self, old: &Config, planned: Planned) -> Result<Config, Rejected> {
-        let reloaded = self.catalog.reload(old, planned)?;
-        self.set.inputs.extend(reloaded.inputs);
-        for volume in reloaded.resized {
-            self.capacity_changed(volume);
-        }
-        let names = self.catalog.targets.iter().map(|target| target.name.clone());
-        self.set.sessions.name_targets(names);
-        Ok(reloaded.config)
     }
 
     /// An upstream of a volume has grown, and the volume with it if it is on nothing else.

@@ -10,6 +10,7 @@ use crate::tasks::table::{End, Phase, Task, TaskKind};
 use crate::testing::config;
 use slotmap::SlotMap;
 use std::io;
+use std::rc::Rc;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::StoreIo;
 use weir_flow::request::{BackendId, PathId, RequestKey};
@@ -82,7 +83,7 @@ impl Scene {
             std::fs::remove_file(&file.path).expect("it was just made");
             store(backing)
         };
-        let stores: Rc<[Store]> = volume.files().map(open).collect();
+        let stores: Vec<Store> = volume.files().map(open).collect();
         let pool =
             |()| -> Box<dyn Blocking> { Box::new(BlockingPool::new(|| {}).expect("a thread")) };
         let helpers = [(); 2].map(pool);

@@ -12,6 +12,8 @@ use crate::limits::PORTAL_GROUP;
 use crate::storage::file::backing::Backing;
 use crate::storage::layout;
 use crate::storage::store::Store;
+use crate::volume::VolumeNames;
+use crate::volume::placement::BackendPlaces;
 use std::collections::BTreeSet;
 use std::io;
 use std::rc::Rc;
@@ -29,44 +31,49 @@ pub(crate) struct Catalog {
     pub(crate) targets: Vec<Target>,
     /// What NBD clients find.
     pub(crate) exports: Arc<Exports>,
-    /// Index of the volume behind each export.
-    pub(crate) export_volumes: Vec<usize>,
+    /// Index of the volume behind each export; `None` for one that was removed.
+    pub(crate) export_volumes: Vec<Option<usize>>,
     /// What NVMe hosts find.
     pub(crate) nvme: Rc<Nvme>,
     /// The identity of this machine.
-    node_name: String,
+    pub(super) node_name: String,
+    /// By volume id, those that have gone as well.
     pub(crate) volumes: Vec<Volume>,
+    pub(crate) volume_names: VolumeNames,
     /// The stores of all volumes, in one row.
-    pub(crate) stores: Rc<[Store]>,
+    pub(crate) stores: Vec<Store>,
+    pub(crate) backends: BackendPlaces,
     /// The tenants that hosts are by their names.
     pub(crate) claims: Claims,
     pub(crate) tenant_names: TenantNames,
 }
 
 impl Catalog {
-    pub(crate) fn new(
-        config: &Config,
-        stores: Rc<[Store]>,
-        persisted: Vec<PersistedState>,
-    ) -> Self {
+    pub(crate) fn new(config: &Config, stores: Vec<Store>, persisted: Vec<PersistedState>) -> Self {
         let node_name = identity();
         let volumes: Vec<Volume> = layout::ranges(&config.volumes)
             .zip(persisted)
             .map(|(volume, state)| Volume::new(volume, &stores, state, &config.limits, &node_name))
             .collect();
         let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
-        Self {
+        let mut catalog = Self {
             node: Arc::new(node(config)),
             targets: config.targets.iter().map(Target::new).collect(),
-            exports: Arc::new(exports(&config.nbd, &volumes)),
-            export_volumes: config.nbd.exports.iter().map(|export| export.volume).collect(),
+            exports: Arc::default(),
+            export_volumes: Vec::new(),
             nvme: Rc::new(config.nvme.clone()),
             node_name,
+            volume_names: VolumeNames::new(
+                volumes.iter().map(|one| one.name.clone()).collect::<Vec<_>>().into(),
+            ),
             volumes,
             stores,
+            backends: BackendPlaces::new(config),
             claims: Claims::new(&config.tenants, &config.promises),
             tenant_names: TenantNames::new(names.into()),
-        }
+        };
+        catalog.export(&config.nbd);
+        catalog
     }
 
     /// The tenant whose requests for a volume are: the one that claims the host, or the volume's own.
@@ -96,7 +103,7 @@ impl Catalog {
         let stores = &self.stores[self.volumes[index].stores.clone()];
         stores.iter().try_fold(0_u64, |sum, store| match store {
             Store::File(backing) => Ok(sum.saturating_add(backing.unallocated()?)),
-            Store::Upstream(_) => Ok(sum),
+            Store::Upstream(_) | Store::Closed => Ok(sum),
         })
     }
 
@@ -148,9 +155,27 @@ impl Catalog {
         self.nvme = Rc::new(nvme.clone());
     }
 
-    /// Takes over the exports of a configuration.
+    /// Takes over the exports of a configuration. Exports keep their places, which clients know them by; one under
+    /// which there is another volume now is another export.
     pub(super) fn export(&mut self, nbd: &config::Nbd) {
-        self.exports = Arc::new(exports(nbd, &self.volumes));
+        let mut exports = self.exports.as_slice().to_vec();
+        for (export, volume) in exports.iter_mut().zip(&mut self.export_volumes) {
+            let same =
+                |one: &&config::Export| one.name == export.name && Some(one.volume) == *volume;
+            if let Some(one) = nbd.exports.iter().find(same) {
+                *export = offered(one, &self.volumes);
+            } else {
+                (export.removed, *volume) = (true, None);
+            }
+        }
+        for one in &nbd.exports {
+            if !exports.iter().any(|export| !export.removed && export.name == one.name) {
+                exports.push(offered(one, &self.volumes));
+                self.export_volumes.push(Some(one.volume));
+            }
+        }
+        self.exports =
+            Arc::new(Exports::new(exports).expect("names are checked by the configuration"));
     }
 
     /// Puts the new targets into force. Targets keep their places, which sessions know them by.
@@ -203,26 +228,23 @@ fn node(config: &Config) -> Node {
     }
 }
 
-/// What clients find.
-fn exports(nbd: &config::Nbd, volumes: &[Volume]) -> Exports {
-    let export = |export: &config::Export| {
-        let volume = &volumes[export.volume];
-        let disk = volume.unit.disk();
-        Export {
-            name: export.name.clone(),
-            description: format!("volume {}", volume.name),
-            size: disk.blocks * u64::from(disk.block_size),
-            read_only: disk.read_only,
-            trim: disk.thin,
-            // A file system that makes holes does it at once.
-            fast_zero: disk.thin,
-            block_size: BlockSize {
-                minimum: disk.block_size,
-                preferred: 4096,
-                maximum: LARGEST as u32,
-            },
-        }
-    };
-    let exports = Exports::new(nbd.exports.iter().map(export).collect());
-    exports.expect("names are checked by the configuration")
+/// An export as clients find it.
+fn offered(export: &config::Export, volumes: &[Volume]) -> Export {
+    let volume = &volumes[export.volume];
+    let disk = volume.unit.disk();
+    Export {
+        name: export.name.clone(),
+        description: format!("volume {}", volume.name),
+        size: disk.blocks * u64::from(disk.block_size),
+        read_only: disk.read_only,
+        trim: disk.thin,
+        // A file system that makes holes does it at once.
+        fast_zero: disk.thin,
+        block_size: BlockSize {
+            minimum: disk.block_size,
+            preferred: 4096,
+            maximum: LARGEST as u32,
+        },
+        removed: false,
+    }
 }

@@ -2,6 +2,8 @@
 
 pub(crate) mod catalog;
 pub(crate) mod credits;
+pub(crate) mod live;
+pub(crate) mod placement;
 pub(crate) mod reload;
 pub(crate) mod tenants;
 
@@ -15,10 +17,12 @@ use crate::storage::file::atomic_journal;
 use crate::storage::layout;
 use crate::storage::state_file::{Sanitize, State};
 use crate::storage::store::Store;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::rc::Rc;
 use weir_flow::pipeline::{Limits, StoreIo};
 use weir_flow::request::{BackendId, RequestKey, TenantId};
 use weir_flow::units::Extent;
@@ -42,12 +46,28 @@ impl Target {
     }
 }
 
+/// The names of volumes, by volume id, for the event log. Those of volumes that have gone stay.
+pub(crate) type VolumeNames = Rc<RefCell<Vec<String>>>;
+
+/// Whether a volume is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Hosts find it.
+    Served,
+    /// Hosts do not find it any more; its requests end.
+    Leaves,
+    /// Nothing is left of it.
+    Gone,
+}
+
 /// A volume as a SCSI disk.
 #[derive(Debug)]
 pub(crate) struct Volume {
     pub(crate) unit: Unit,
     /// Its name in the configuration.
     pub(crate) name: String,
+    /// Whether it is there.
+    pub(crate) life: Life,
     /// The tenant that its requests belong to, unless one claims the host by its name.
     pub(crate) tenant: TenantId,
     /// Who sees it over iSCSI.
@@ -136,6 +156,7 @@ impl Volume {
         Self {
             unit,
             name: volume.name.clone(),
+            life: Life::Served,
             tenant: TenantId::new(volume.tenant as u32),
             initiators: volume.initiators.clone(),
             state: volume.state.clone(),

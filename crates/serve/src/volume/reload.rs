@@ -10,19 +10,27 @@
 //! | shares of tenants and of the background | not at all: they hold for what is charged from then on |
 //! | tenants, the hosts that they claim, the tenants of volumes | not at all: what arrives from then on is theirs |
 //! | accounts, authentication, redirects, advertised addresses | at the next login |
+//! | volumes on files and devices of this machine, without a log | as of targets and namespaces; NBD clients at their next connection |
+//! | NBD exports | at the next connection |
+//!
+//! A volume that hosts find, or an export that has clients, is only taken away by force ([`Uses`]).
 //!
 //! Everything else needs a restart. A file that asks for that as well changes nothing: half of a
 //! configuration is none.
 //!
-//! Tenants keep their ids, in whatever order they are: see [`keep_ids`].
+//! Tenants and volumes keep their ids, in whatever order they are: see [`keep_ids`] and [`keep_places`].
 
-use crate::config::{Config, Nvme, Rejected, Volume as VolumeConfig, Where};
+use crate::config::{Config, Nbd, Nvme, Rejected, Volume as VolumeConfig, Where};
+use crate::storage::file::backing::{Backing, OpenError};
+use crate::storage::state_file;
+use crate::volume::Life;
 use crate::volume::catalog::Catalog;
+use crate::volume::live::keep_places;
 use crate::volume::tenants::{Claims, keep_ids};
 use std::sync::Arc;
 use tracing::{error, info};
 use weir_flow::control::CONTRACTS_MAX;
-use weir_flow::pipeline::{Input, Policies, SetControl};
+use weir_flow::pipeline::{Input, Policies, SetControl, VOLUMES_MAX};
 use weir_flow::request::{TenantId, VolumeId};
 use weir_flow::units::ByteCount;
 
@@ -30,8 +38,39 @@ use weir_flow::units::ByteCount;
 #[derive(Debug)]
 pub(crate) struct Planned {
     config: Config,
-    /// The size of each volume in bytes.
-    sizes: Vec<u64>,
+    /// The size in bytes of each volume that stays.
+    sizes: Vec<(usize, u64)>,
+    /// The volumes that come, and the sizes of their stores.
+    added: Vec<(usize, Vec<u64>)>,
+    /// The volumes that go.
+    removed: Vec<usize>,
+}
+
+impl Planned {
+    /// The configuration, with volumes and tenants at their places.
+    pub(crate) const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The volumes that come, and the sizes of their stores in bytes.
+    pub(crate) fn added(&self) -> impl Iterator<Item = (usize, &[u64])> {
+        self.added.iter().map(|(index, sizes)| (*index, &sizes[..]))
+    }
+
+    /// The volumes that go.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = usize> {
+        self.removed.iter().copied()
+    }
+}
+
+/// Who uses what may be taken away.
+pub(crate) struct Uses<'a> {
+    /// It goes nevertheless.
+    pub(crate) force: bool,
+    /// The hosts that find a volume, and how, in words.
+    pub(crate) of_volume: &'a dyn Fn(usize) -> Vec<String>,
+    /// The clients of an NBD export, by its place, in words.
+    pub(crate) of_export: &'a dyn Fn(usize) -> Vec<String>,
 }
 
 /// What a reload has changed, for others.
@@ -45,51 +84,157 @@ pub(crate) struct Reloaded {
     pub(crate) resized: Vec<usize>,
 }
 
+/// What is wrong with a new configuration, by what there is to do about it.
+#[derive(Debug, Default)]
+struct Faults {
+    restarts: Vec<String>,
+    in_use: Vec<String>,
+    shrinks: Vec<String>,
+    unavailable: Vec<String>,
+}
+
+impl Faults {
+    /// All of them, as the kind that is hardest to put right.
+    fn verdict(self) -> Result<(), Rejected> {
+        let Self { restarts, in_use, shrinks, unavailable } = self;
+        for reason in &restarts {
+            error!(reason, "this needs a restart; the configuration stays as it was");
+        }
+        for reason in &in_use {
+            error!(reason, "this is in use; the configuration stays as it was");
+        }
+        for reason in &shrinks {
+            error!(
+                reason,
+                "a volume does not shrink while it is served; the configuration stays as it was"
+            );
+        }
+        for reason in &unavailable {
+            error!(reason, "this cannot be had; the configuration stays as it was");
+        }
+        let rejected = if !restarts.is_empty() {
+            Rejected::NeedsRestart
+        } else if !in_use.is_empty() {
+            Rejected::InUse
+        } else if !shrinks.is_empty() {
+            Rejected::Shrinks
+        } else if !unavailable.is_empty() {
+            Rejected::Unavailable
+        } else {
+            return Ok(());
+        };
+        Err(rejected([restarts, in_use, shrinks, unavailable].concat()))
+    }
+}
+
 impl Catalog {
-    /// Checks whether a new configuration can be put into force; changes nothing. `room` is the size that the
-    /// volume on a store may have.
+    /// Checks whether a new configuration can be put into force; changes nothing. `job` is what the gateway itself uses a
+    /// volume for, `room` the size that the volume on a store may have.
     pub(crate) fn plan_reload(
         &self,
         old: &Config,
-        new: Config,
+        mut new: Config,
+        (uses, job): (&Uses<'_>, &dyn Fn(usize) -> Option<&'static str>),
         room: impl Fn(usize) -> u64,
     ) -> Result<Planned, Rejected> {
-        let mut new = new;
         let tenants = std::mem::take(&mut new.tenants);
         let volumes = new.volumes.iter_mut().map(|volume| &mut volume.tenant);
         let (contracts, weights) = (&mut new.promises.contracts, &mut new.shares.tenants);
         new.tenants = keep_ids(&old.tenants, tenants, contracts, weights, volumes);
-        let reasons = restarts(old, &new);
-        if !reasons.is_empty() {
-            for reason in &reasons {
-                error!(reason, "this needs a restart; the configuration stays as it was");
+        keep_places(&old.volumes, &mut new);
+        let mut faults = Faults { restarts: restarts(old, &new), ..Faults::default() };
+        let (mut sizes, mut added, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, volume) in new.volumes.iter().enumerate() {
+            let before = old.volumes.get(index).filter(|volume| volume.is_there());
+            match (before, volume.is_there()) {
+                (None, false) => {}
+                (None, true) => added.push((index, self.come(index, volume, old, &mut faults))),
+                (Some(_), true) => {
+                    sizes.push((index, self.size(index, volume, &room, &mut faults)));
+                }
+                (Some(_), false) => {
+                    removed.push(index);
+                    let told = used_by(index, uses, job);
+                    let name = &volume.name;
+                    faults
+                        .in_use
+                        .extend(told.map(|by| format!("volume `{name}` is in use by {by}")));
+                }
             }
-            return Err(Rejected::NeedsRestart(reasons));
         }
-        let sizes = new
-            .volumes
-            .iter()
-            .enumerate()
-            .map(|(index, volume)| self.size(index, volume, &room))
-            .collect::<Result<_, _>>()?;
-        Ok(Planned { config: new, sizes })
+        for (place, export) in self.exports.as_slice().iter().enumerate() {
+            let Some(volume) = self.export_volumes[place] else { continue };
+            let stays =
+                |one: &crate::config::Export| one.name == export.name && one.volume == volume;
+            if removed.contains(&volume) || uses.force || new.nbd.exports.iter().any(stays) {
+                continue;
+            }
+            if let Some(by) = list((uses.of_export)(place)) {
+                faults.in_use.push(format!("export `{}` is in use by {by}", export.name));
+            }
+        }
+        faults.verdict()?;
+        Ok(Planned { config: new, sizes, added, removed })
     }
 
-    /// Puts a planned configuration into force. An error: a file could not be extended.
-    pub(crate) fn reload(&mut self, old: &Config, planned: Planned) -> Result<Reloaded, Rejected> {
-        let Planned { config: mut new, sizes } = planned;
-        for (index, &size) in sizes.iter().enumerate() {
-            let only = self.only_store(index);
-            if let Some(Err(problem)) = only.map(|store| store.grow(size)) {
-                let (volume, wanted) = (&new.volumes[index].name, ByteCount(size));
-                error!(volume, %wanted, %problem, "cannot extend the volume's file; nothing was changed");
-                return Err(Rejected::Unavailable(format!(
-                    "cannot extend the file of volume `{volume}` to {wanted}: {problem}"
-                )));
+    /// Whether a volume can come; the sizes of its stores.
+    fn come(
+        &self,
+        index: usize,
+        volume: &VolumeConfig,
+        old: &Config,
+        faults: &mut Faults,
+    ) -> Vec<u64> {
+        let name = &volume.name;
+        if self.volumes.get(index).is_some_and(|before| before.life == Life::Leaves) {
+            faults
+                .unavailable
+                .push(format!("volume `{name}` was removed, and its last requests have not ended"));
+            return Vec::new();
+        }
+        let mut sizes = Vec::new();
+        for file in volume.files() {
+            let taken = |other: &&VolumeConfig| other.files().any(|one| one.path == file.path);
+            if let Some(other) = old.volumes.iter().find(taken) {
+                faults.unavailable.push(format!(
+                    "volume `{name}`: {} is that of volume `{}` until it has been removed: add this one after that",
+                    file.path.display(),
+                    other.name
+                ));
+                continue;
+            }
+            match Backing::check(volume, file) {
+                Ok(size) => sizes.push(size),
+                Err(problem) => faults.unavailable.push(OpenError::to_string(&problem)),
             }
         }
+        let checked = volume.state.as_deref().map_or(Ok(()), state_file::check);
+        faults
+            .unavailable
+            .extend(checked.err().map(|problem| format!("volume `{name}`: {problem}")));
+        sizes
+    }
+
+    /// Extends the files of volumes that grow. Those that were extended before an error keep their length.
+    pub(crate) fn grow(&self, planned: &Planned) -> Result<(), Rejected> {
+        for &(index, size) in &planned.sizes {
+            let only = self.only_store(index);
+            if let Some(Err(problem)) = only.map(|store| store.grow(size)) {
+                let (volume, wanted) = (&self.volumes[index].name, ByteCount(size));
+                error!(volume, %wanted, %problem, "cannot extend the volume's file; nothing was changed");
+                return Err(Rejected::Unavailable(vec![format!(
+                    "cannot extend the file of volume `{volume}` to {wanted}: {problem}"
+                )]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a planned configuration into force. Volumes that come have come.
+    pub(crate) fn reload(&mut self, old: &Config, planned: Planned) -> Reloaded {
+        let Planned { config: mut new, sizes, .. } = planned;
         let (mut inputs, mut resized) = (Vec::new(), Vec::new());
-        for (index, size) in sizes.into_iter().enumerate() {
+        for (index, size) in sizes {
             if self.resize(index, size) {
                 inputs.push(Input::Resized(VolumeId::new(index as u32), size));
                 resized.push(index);
@@ -107,7 +252,7 @@ impl Catalog {
         self.set_nvme(&new.nvme);
         self.retarget(&mut new);
         info!("the new configuration is in force");
-        Ok(Reloaded { config: new, inputs, resized })
+        Reloaded { config: new, inputs, resized }
     }
 
     /// Puts new promises, a new policy that keeps them, and new shares into force.
@@ -129,70 +274,73 @@ impl Catalog {
         }
     }
 
-    /// The size that a volume shall have.
+    /// The size that a volume shall have: the one that it has, if that is at fault.
     fn size(
         &self,
         index: usize,
         volume: &VolumeConfig,
         room: impl Fn(usize) -> u64,
-    ) -> Result<u64, Rejected> {
-        let now = self.capacity(index);
-        // Where the bytes of several stores are depends on their sizes, which are computed at the start.
-        let Some(store) = self.only_store(index) else { return Ok(now) };
+        faults: &mut Faults,
+    ) -> u64 {
+        let (now, name) = (self.capacity(index), &volume.name);
+        // Where the bytes of several stores are depends on their sizes, which are computed when they are opened.
+        let Some(store) = self.only_store(index) else { return now };
         let size = match volume.file().and_then(|file| file.size) {
             Some(size) => size,
             None => match store.measure() {
                 Ok(size) => size - size % u64::from(volume.block_size),
                 Err(problem) => {
-                    error!(volume = volume.name, %problem, "cannot read the size of the volume's file");
-                    return Err(Rejected::Unavailable(format!(
-                        "cannot read the size of the file of volume `{}`: {problem}",
-                        volume.name
-                    )));
+                    faults.unavailable.push(format!(
+                        "cannot read the size of the file of volume `{name}`: {problem}"
+                    ));
+                    return now;
                 }
             },
         };
+        let wanted = ByteCount(size);
         if size < now {
-            error!(
-                volume = volume.name,
-                now = %ByteCount(now),
-                wanted = %ByteCount(size),
-                "a volume does not shrink while it is served, hosts would lose its end; the \
-                 configuration stays as it was"
-            );
-            return Err(Rejected::Shrinks(format!(
-                "volume `{}` would shrink from {} to {}",
-                volume.name,
-                ByteCount(now),
-                ByteCount(size)
-            )));
+            let now = ByteCount(now);
+            faults.shrinks.push(format!("volume `{name}` would shrink from {now} to {wanted}"));
         }
         let room = room(self.volumes[index].stores.start);
         if size > now && size > room {
-            let (wanted, room) = (ByteCount(size), ByteCount(room));
-            error!(
-                volume = volume.name,
-                %wanted,
-                %room,
-                "the volume cannot grow: the space behind it on its modelled device is taken or \
-                 missing; the configuration stays as it was"
-            );
-            return Err(Rejected::Unavailable(format!(
-                "volume `{}` cannot grow to {wanted}: its modelled device has room for {room}",
-                volume.name
-            )));
+            faults.unavailable.push(format!(
+                "volume `{name}` cannot grow to {wanted}: its modelled device has room for {}",
+                ByteCount(room)
+            ));
+        } else if let Err(problem) = store.can_grow(size) {
+            faults.unavailable.push(format!("volume `{name}` cannot grow to {wanted}: {problem}"));
         }
-        if let Err(problem) = store.can_grow(size) {
-            let wanted = ByteCount(size);
-            error!(volume = volume.name, %wanted, %problem, "the volume cannot grow");
-            return Err(Rejected::Unavailable(format!(
-                "volume `{}` cannot grow to {wanted}: {problem}",
-                volume.name
-            )));
-        }
-        Ok(size)
+        size
     }
 }
+
+/// Who uses a volume, if that keeps it from going.
+fn used_by(
+    index: usize,
+    uses: &Uses<'_>,
+    job: &dyn Fn(usize) -> Option<&'static str>,
+) -> Option<String> {
+    let mut by = if uses.force { Vec::new() } else { (uses.of_volume)(index) };
+    // Force ends what hosts do. A sanitize is a promise of the gateway.
+    by.extend(job(index).map(ToOwned::to_owned));
+    list(by)
+}
+
+/// The first of these on one line, and the number of the others; `None` if there is none.
+fn list(mut all: Vec<String>) -> Option<String> {
+    let more = all.len().saturating_sub(USERS);
+    all.truncate(USERS);
+    let text = all.join(", ");
+    match (all.len(), more) {
+        (0, _) => None,
+        (_, 0) => Some(text),
+        (_, more) => Some(format!("{text} and {more} more")),
+    }
+}
+
+/// Users of a volume in a message.
+const USERS: usize = 8;
 
 /// What a new configuration asks for that does not change live.
 fn restarts(old: &Config, new: &Config) -> Vec<String> {
@@ -233,7 +381,9 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     } = new;
     differs("`listen` of [iscsi]", old.listen == *listen);
     differs("a limit of [iscsi]", old.iscsi == *iscsi);
-    differs("[nbd]", old.nbd == *nbd);
+    differs("a key other than `exports` of [nbd]", {
+        Nbd { exports: old.nbd.exports.clone(), ..nbd.clone() } == old.nbd
+    });
     differs("a key other than `advertise` of [nvme]", {
         let Nvme { advertise, subsystems, .. } = nvme.clone();
         Nvme { advertise, subsystems, ..old.nvme.clone() } == *nvme
@@ -255,11 +405,11 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("`timeout` of [stop]", old.stop == *stop);
     differs("[[backend]]", old.backends == *backends);
     differs("[[upstream]]", old.upstreams == *upstreams);
-    differs("the number of volumes, or their order,", {
-        let name = |volume: &VolumeConfig| volume.name.clone();
-        old.volumes.iter().map(name).eq(volumes.iter().map(name))
-    });
-    for (one, other) in old.volumes.iter().zip(volumes).filter(|(a, b)| a.name == b.name) {
+    differs("the number of names of volumes since the start", volumes.len() <= VOLUMES_MAX);
+    for (one, other) in old.volumes.iter().zip(volumes) {
+        if !one.is_there() || !other.is_there() {
+            continue;
+        }
         let VolumeConfig { tenant, cap, initiators, .. } = other.clone();
         let mut one = VolumeConfig { tenant, cap, initiators, ..one.clone() };
         if let ([Where::File(one)], [Where::File(other)]) = (&mut one.stores[..], &other.stores[..])
@@ -267,8 +417,28 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
             one.size = other.size;
         }
         let same = one == *other;
-        let what = "a key other than the size, the cap, the initiators or the tenant";
+        let moved = !one.files().map(|file| &file.path).eq(other.files().map(|file| &file.path));
+        let what = if moved {
+            "the file"
+        } else {
+            "a key other than the size, the cap, the initiators or the tenant"
+        };
         differs(&format!("{what} of volume `{}`", one.name), same);
+    }
+    for (index, volume) in volumes.iter().enumerate() {
+        let before = old.volumes.get(index).filter(|volume| volume.is_there());
+        let (volume, does) = match before {
+            Some(before) if !volume.is_there() => (before, "goes"),
+            None if volume.is_there() => (volume, "comes"),
+            _ => continue,
+        };
+        let name = &volume.name;
+        if volume.log.is_some() {
+            reasons.push(format!("volume `{name}` has a log and {does}"));
+        }
+        if volume.stores.iter().any(|store| store.file().is_none()) {
+            reasons.push(format!("volume `{name}` is on an upstream and {does}"));
+        }
     }
     reasons
 }

@@ -153,6 +153,7 @@ fn unknown_ids_are_errors() {
         (Input::Arrive(link), "link 65536 is past the last, 65535"),
         (Input::Arrive(tenant), "tenant 4294967295 is past the last, 65535"),
         (Input::Resized(VolumeId::new(1), 1 << 20), "there is no volume 1"),
+        (Input::VolumeRemoved(VolumeId::new(1)), "there is no volume 1"),
         (Input::PathDown(BackendId::new(1), PathId::new(0)), "there is no backend 1"),
         (Input::PathUp(BackendId::new(0), PathId::new(2)), "backend 0 has no path 2"),
         (Input::Checked(BackendId::new(0), PathId::new(2)), "backend 0 has no path 2"),

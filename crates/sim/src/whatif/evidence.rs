@@ -169,6 +169,14 @@ impl Tap for Evidence {
                 self.changed.get_or_insert(now);
                 self.event(now, input);
             }
+            Input::VolumeAdded(ref added) => {
+                for backend in &added.backends {
+                    self.stations.push(self.at_station.len() as u32);
+                    self.at_station.resize(self.at_station.len() + backend.groups.len(), 0);
+                }
+                self.trouble(now, "a volume came");
+            }
+            Input::VolumeRemoved(_) => self.trouble(now, "a volume went"),
             Input::PathDown(..) => self.trouble(now, "a path failed"),
             Input::UnitReset(_) => self.trouble(now, "a unit was reset"),
             Input::WriteLost(_) => self.trouble(now, "a unit lost a write"),

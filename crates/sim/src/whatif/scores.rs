@@ -110,6 +110,8 @@ impl Observer for Scores {
             | Event::Cache(..)
             | Event::Lost(_)
             | Event::ControlSet(_)
+            | Event::VolumeAdded(..)
+            | Event::VolumeRemoved(_)
             | Event::Stray => {}
         }
     }

@@ -20,6 +20,7 @@ mod serve_http_access;
 mod serve_jobs;
 mod serve_layout;
 mod serve_limits;
+mod serve_live;
 mod serve_log;
 mod serve_media;
 mod serve_metrics;

@@ -59,7 +59,7 @@ fn a_volume_does_not_shrink() {
     let mut one = gateway.session("one");
     one.write((64 << 20) - 512, &[7; 512]);
     let config = sized("32MiB") + "alias = \"another\"\ninitiators = [\"iqn.2026-11.org.other\"]\n";
-    gateway.refuse_reload(&config, &["volume=\"disk\"", "does not shrink"]);
+    gateway.refuse_reload(&config, &["volume `disk`", "does not shrink"]);
     one.execute(READY, Transfer::None).good();
     assert_eq!(one.capacity(), 64 << 20);
     assert!(one.read((64 << 20) - 512, 512) == [7; 512]);
@@ -74,7 +74,7 @@ fn a_refused_reload_changes_no_file() {
     let mut gateway = Gateway::start(&folder("half"), TWO_DISKS, &[]);
     let mut one = gateway.session("one");
     let config = TWO_DISKS.replacen("64MiB", "80MiB", 1).replacen("64MiB", "32MiB", 1);
-    gateway.refuse_reload(&config, &["volume=\"other\"", "does not shrink"]);
+    gateway.refuse_reload(&config, &["volume `other`", "does not shrink"]);
     one.execute(READY, Transfer::None).good();
     assert_eq!(one.capacity(), 64 << 20);
     let length = std::fs::metadata(gateway.folder.join("disk.img")).unwrap().len();

@@ -38,6 +38,8 @@ pub struct Export {
     pub fast_zero: bool,
     /// Size constraints.
     pub block_size: BlockSize,
+    /// It is not found any more, and others may have its name. Its index stays.
+    pub removed: bool,
 }
 
 impl Export {
@@ -95,21 +97,23 @@ impl Exports {
     pub fn new(exports: Vec<Export>) -> Result<Self, ExportError> {
         for (index, export) in exports.iter().enumerate() {
             export.check()?;
-            if exports[..index].iter().any(|other| other.name == export.name) {
+            let same = |other: &Export| !other.removed && other.name == export.name;
+            if !export.removed && exports[..index].iter().any(same) {
                 return Err(ExportError::NameTwice { name: export.name.clone() });
             }
         }
         Ok(Self(exports))
     }
 
-    /// The exports, by index.
+    /// The exports, by index, those that are removed as well.
     pub fn as_slice(&self) -> &[Export] {
         &self.0
     }
 
     /// Index and export of this name.
     pub(super) fn find(&self, name: &[u8]) -> Option<(usize, &Export)> {
-        self.0.iter().enumerate().find(|(_, export)| export.name.as_bytes() == name)
+        let found = |export: &Export| !export.removed && export.name.as_bytes() == name;
+        self.0.iter().enumerate().find(|(_, export)| found(export))
     }
 }
 

@@ -287,7 +287,8 @@ impl<P: AsRef<[u8]>> Connection<P> {
 
     fn on_list(&mut self) -> u32 {
         let exports = self.exports.clone();
-        for Export { name, description, .. } in exports.as_slice() {
+        let offered = exports.as_slice().iter().filter(|export| !export.removed);
+        for Export { name, description, .. } in offered {
             let length = U32::new(name.len() as u32);
             let parts = [length.as_bytes(), name.as_bytes(), description.as_bytes()];
             self.reply(option::LIST, rep::SERVER, &parts);

@@ -67,7 +67,7 @@ impl CacheStage {
         while let Some(Wish { id, volume, extent }) = self.prefetch.poll() {
             let lacking =
                 self.lines.lacking(volume, extent).and_then(|lacking| within(lacking, extent));
-            let Some(extent) = lacking else {
+            let Some(extent) = lacking.filter(|_| !self.volumes[volume.index()].gone) else {
                 self.prefetch.ended(now, id, Ended::NotNeeded);
                 continue;
             };

@@ -144,6 +144,8 @@ pub struct CacheStage {
 
 /// What is known of a volume.
 struct VolumeState {
+    /// There is no volume at this place now.
+    gone: bool,
     owner: TenantId,
     settings: Option<writeback::Settings>,
     log: Option<Log>,
@@ -154,6 +156,22 @@ struct VolumeState {
     lost: Quarantine<Waiter>,
     /// An operator has ordered, at this time, to give up what write-back is blocked on.
     ordered: Option<u64>,
+}
+
+impl VolumeState {
+    /// That of a volume without a log, of which nothing is known.
+    fn new(owner: TenantId) -> Self {
+        Self {
+            gone: false,
+            owner,
+            settings: None,
+            log: None,
+            reads_at_storage: 0,
+            wrote_past_log: false,
+            lost: Quarantine::default(),
+            ordered: None,
+        }
+    }
 }
 
 /// A request that the cache has a part in.
@@ -199,14 +217,10 @@ impl CacheStage {
         volumes: usize,
     ) -> Self {
         let room = Room { line: settings.line, lines: settings.lines() };
-        let state = |index: usize| VolumeState {
-            owner: settings.owners.get(index).copied().unwrap_or_default(),
-            settings: settings.logs.get(index).copied().flatten(),
-            log: None,
-            reads_at_storage: 0,
-            wrote_past_log: false,
-            lost: Quarantine::default(),
-            ordered: None,
+        let state = |index: usize| {
+            let owner = settings.owners.get(index).copied().unwrap_or_default();
+            let log = settings.logs.get(index).copied().flatten();
+            VolumeState { settings: log, ..VolumeState::new(owner) }
         };
         Self {
             no_lines: room.lines == 0,
@@ -390,6 +404,20 @@ impl CacheStage {
     /// A volume has another size: what is cached of it may not be there any more.
     pub(crate) fn resized(&mut self, volume: VolumeId) {
         self.lines.forget(volume);
+    }
+
+    /// A place, or the next one, has another volume, or none: nothing that was cached there is left. It has no log.
+    pub(crate) fn put(&mut self, volume: VolumeId, owner: Option<TenantId>) {
+        if owner.is_none() {
+            self.lines.forget(volume);
+        }
+        let state =
+            VolumeState { gone: owner.is_none(), ..VolumeState::new(owner.unwrap_or_default()) };
+        if volume.index() == self.volumes.len() {
+            self.volumes.push(state);
+        } else {
+            self.volumes[volume.index()] = state;
+        }
     }
 
     pub(crate) fn poll(&mut self) -> Option<Step> {

@@ -137,6 +137,12 @@ impl DispatchPolicy for DeficitRoundRobin {
         self.outstanding.end(now, key, service, &self.lanes);
     }
 
+    fn set_backends(&mut self, backends: usize) {
+        self.lanes.set_backends(backends);
+        self.outstanding.set_backends(backends);
+        self.rings.resize_with(backends, Ring::default);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.outstanding.depth(backend)
     }

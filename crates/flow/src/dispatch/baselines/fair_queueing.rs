@@ -95,6 +95,11 @@ impl DispatchPolicy for FairQueueing {
         self.outstanding.end(now, key, service, &self.lanes);
     }
 
+    fn set_backends(&mut self, backends: usize) {
+        self.lanes.set_backends(backends);
+        self.outstanding.set_backends(backends);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.outstanding.depth(backend)
     }

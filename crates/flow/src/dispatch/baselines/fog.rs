@@ -80,6 +80,11 @@ impl DispatchPolicy for Fog {
         self.clocks.settle(work.stream, epoch, work.nominal, service);
     }
 
+    fn set_backends(&mut self, backends: usize) {
+        self.lanes.set_backends(backends);
+        self.slots.set_backends(backends);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.slots.depth(backend)
     }

@@ -63,6 +63,12 @@ impl DispatchPolicy for RoundRobin {
         self.outstanding.end(now, key, service, &self.lanes);
     }
 
+    fn set_backends(&mut self, backends: usize) {
+        self.lanes.set_backends(backends);
+        self.outstanding.set_backends(backends);
+        self.turn.resize(backends, 0);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.outstanding.depth(backend)
     }

@@ -88,6 +88,12 @@ impl DispatchPolicy for StartTimeFair {
         }
     }
 
+    fn set_backends(&mut self, backends: usize) {
+        self.lanes.set_backends(backends);
+        self.outstanding.set_backends(backends);
+        self.servers.resize_with(backends, Server::default);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.outstanding.depth(backend)
     }

@@ -42,6 +42,8 @@ use slotmap::SecondaryMap;
 
 /// Stage 5.
 pub(crate) struct Paths {
+    /// What makes selectors.
+    choice: Choice<Build>,
     backends: Vec<BackendPaths>,
     core: Core,
 }
@@ -146,6 +148,7 @@ impl Paths {
     ) -> Self {
         let backend_paths = |(index, backend)| BackendPaths::new(index, backend, choice, settings);
         let mut paths = Self {
+            choice: choice.clone(),
             backends: (0..).zip(backends).map(backend_paths).collect(),
             core: Core {
                 settings: *settings,
@@ -160,6 +163,19 @@ impl Paths {
             backend_paths.plan(&mut paths.core, Instant::ZERO);
         }
         paths
+    }
+
+    /// Backends come. Their ids follow those that there are.
+    pub(crate) fn add(&mut self, now: Instant, backends: &[Backend]) {
+        for backend in backends {
+            let (id, settings) = (self.backends.len() as u32, self.core.settings);
+            let mut new = BackendPaths::new(id, backend, &self.choice, &settings);
+            for path_state in &mut new.paths {
+                path_state.begin(now);
+            }
+            new.plan(&mut self.core, now);
+            self.backends.push(new);
+        }
     }
 
     /// What is to be done next, at once.

@@ -108,6 +108,11 @@ impl PathState {
         }
     }
 
+    /// It is there since `now`.
+    pub(super) const fn begin(&mut self, now: Instant) {
+        (self.link.up_since, self.answers.last, self.reported.since) = (now, now, now);
+    }
+
     /// Whether it could take over from paths of which the last was checked at `checked` and has not answered
     /// since. An unused one must have answered since then: otherwise it may be as silent as they are.
     pub(super) fn could_replace(&self, checked: Instant) -> bool {

@@ -81,8 +81,11 @@ impl NbdFrontend<'_> {
             Event::StartTls => connection.encryption = Encryption::Requested,
             Event::ExportChosen { index } => {
                 let Speech::Nbd(wire) = &mut connection.speech else { return };
+                let Some(volume) = self.engine.catalog.export_volumes[index] else {
+                    wire.export_refused(nbd::Refusal::Unknown);
+                    return;
+                };
                 connection.serves = true;
-                let volume = self.engine.catalog.export_volumes[index];
                 connection.tenant = self.engine.catalog.tenant(None, volume);
                 wire.export_admitted();
                 // A simple reply is in one piece.
@@ -121,7 +124,10 @@ impl NbdFrontend<'_> {
     fn request(&mut self, connection: &mut Connection, request: nbd::Request) -> bool {
         let Speech::Nbd(wire) = &mut connection.speech else { return true };
         let export = wire.export().expect("requests come after the choice of an export");
-        let index = self.engine.catalog.export_volumes[export];
+        let Some(index) = self.engine.catalog.export_volumes[export] else {
+            wire.respond(request.slot, Err(Error::Eio));
+            return true;
+        };
         let volume = &self.engine.catalog.volumes[index];
         let block = volume.block_size();
         let slot = request.slot;

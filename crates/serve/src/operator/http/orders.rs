@@ -26,6 +26,8 @@ pub(super) struct Disable {
 pub(super) struct Reload {
     /// Check only whether it can be put into force.
     dry_run: bool,
+    /// Take away volumes and exports even if hosts use them.
+    force: bool,
 }
 
 /// An order to a volume.
@@ -66,8 +68,8 @@ pub(super) fn failback([backend, _]: [&str; 2], body: &[u8]) -> Result<Request, 
 }
 
 pub(super) fn reload(_: [&str; 2], body: &[u8]) -> Result<Request, Fault> {
-    let Reload { dry_run } = read(body)?;
-    Ok(Request::Reload { dry_run })
+    let Reload { dry_run, force } = read(body)?;
+    Ok(Request::Reload { dry_run, force })
 }
 
 pub(super) fn stop(_: [&str; 2], body: &[u8]) -> Result<Request, Fault> {

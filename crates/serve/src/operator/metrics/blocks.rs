@@ -3,6 +3,7 @@
 use super::counter::Counter;
 use super::histogram::{Counts, Histogram, Sample};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_flow::account::Scored;
 use weir_flow::clock::Duration;
 use weir_flow::policy::Rule;
@@ -11,6 +12,8 @@ use weir_flow::policy::Rule;
 #[derive(Debug)]
 pub(crate) struct VolumeBlock {
     pub(super) name: String,
+    /// The volume has gone. Its counters continue if it comes back.
+    gone: AtomicBool,
     /// Response times of requests that ended well; their number is that of these requests.
     pub(super) durations: [Histogram; 4],
     pub(super) errors: [Counter; 4],
@@ -22,11 +25,24 @@ impl VolumeBlock {
     pub(super) fn new(name: String) -> Self {
         Self {
             name,
+            gone: AtomicBool::new(false),
             durations: Default::default(),
             errors: Default::default(),
             refused: Default::default(),
             bytes: Default::default(),
         }
+    }
+}
+
+impl VolumeBlock {
+    /// The volume is there, or has gone.
+    pub(crate) fn set_there(&self, there: bool) {
+        self.gone.store(!there, Ordering::Relaxed);
+    }
+
+    /// Whether the volume is there.
+    pub(super) fn is_there(&self) -> bool {
+        !self.gone.load(Ordering::Relaxed)
     }
 }
 

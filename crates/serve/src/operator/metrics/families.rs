@@ -81,8 +81,9 @@ that holds has the value 1 and the others 0.
 
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
-fn volumes(source: &Source<'_>, mut each: impl FnMut(&VolumeBlock)) {
-    source.metrics.volumes.all().for_each(&mut each);
+/// The volumes that are there.
+fn volumes(source: &Source<'_>, each: impl FnMut(&VolumeBlock)) {
+    source.metrics.volumes.all().filter(|volume| volume.is_there()).for_each(each);
 }
 
 fn tenants(source: &Source<'_>, mut each: impl FnMut(&super::TenantBlock, Labels<'_>)) {
@@ -190,7 +191,7 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Requests of hosts that ended; `result` is ok, error or refused",
         emit: |source, page| for (op, name) in OpClass::NAMES.iter().enumerate() {
             let mut all = [("ok", 0), ("error", 0), ("refused", 0)];
-            volumes(source, |volume| for (sum, (_, count)) in all.iter_mut().zip(results(volume, op)) { sum.1 += count; });
+            source.metrics.volumes.all().for_each(|volume| for (sum, (_, count)) in all.iter_mut().zip(results(volume, op)) { sum.1 += count; });
             for (result, count) in all { page.value(&[("op", name), ("result", result)], count); }
         } },
     Family { name: "weir_request_duration_seconds", kind: Histogram(Bounds::Fine), labels: "`op`",

@@ -62,13 +62,14 @@ impl Metrics {
                 ..Load::default()
             }
         };
-        let volumes = counted(&self.volumes, of_volume);
+        let mut volumes = counted(&self.volumes, of_volume);
         for (_, load, _) in &volumes {
             all.requests += load.requests;
             all.refused += load.refused;
             all.bytes += load.bytes;
         }
         all.times = buckets(&times);
+        volumes.retain(|(_, _, block)| block.is_there());
         let of_tenant = |block: &TenantBlock| Load {
             name: block.name.clone(),
             requests: sum(&block.requests),

@@ -16,6 +16,7 @@ pub(super) const fn code(rejected: &Rejected) -> &'static str {
     match rejected {
         Rejected::Invalid(_) => "invalid",
         Rejected::NeedsRestart(_) => "needs_restart",
+        Rejected::InUse(_) => "in_use",
         Rejected::Shrinks(_) => "shrinks",
         Rejected::Unavailable(_) => "unavailable",
     }
@@ -26,7 +27,9 @@ pub(super) fn message(rejected: &Rejected) -> String {
     match rejected {
         Rejected::Invalid(lines) => format!("the configuration is invalid: {}", list(lines)),
         Rejected::NeedsRestart(changes) => format!("a restart is needed: {}", list(changes)),
-        Rejected::Shrinks(problem) | Rejected::Unavailable(problem) => problem.clone(),
+        Rejected::InUse(faults) | Rejected::Shrinks(faults) | Rejected::Unavailable(faults) => {
+            list(faults)
+        }
     }
 }
 
@@ -39,8 +42,14 @@ pub(super) const fn help(rejected: &Rejected) -> &'static str {
         Rejected::NeedsRestart(_) => {
             "nothing was changed: undo these changes, or restart the gateway"
         }
+        Rejected::InUse(_) => {
+            "nothing was changed: let the hosts go, or take its LUN or namespace away first; --force, or \
+             \"force\":true, takes it away from them"
+        }
         Rejected::Shrinks(_) => "nothing was changed: hosts would lose the end of the volume",
-        Rejected::Unavailable(_) => "no volume was changed: make space, or change the size",
+        Rejected::Unavailable(_) => {
+            "no volume was changed: put the file, the space or the size right"
+        }
     }
 }
 

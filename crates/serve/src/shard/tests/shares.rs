@@ -279,7 +279,7 @@ fn serve_weights(test: &str, weights: &[u32], duration: Duration) -> Vec<u64> {
         std::fs::remove_file(&file.path).expect("it was just made");
         Store::File(backing)
     };
-    let stores: Rc<[Store]> = config.volumes.iter().zip(&files).map(open).collect();
+    let stores: Vec<Store> = config.volumes.iter().zip(&files).map(open).collect();
     let plan = plan::plan(&config, &stores);
 
     let time: Time = Rc::default();

@@ -19,7 +19,7 @@ fn modelled() -> Modelled {
     let region = Some(Region { device: 0, begin: 0, room: u64::MAX });
     Modelled {
         devices: vec![Emulated { device, armed: None, kept: Kept::default() }],
-        stores: vec![region, region, None],
+        stores: Regions(vec![region, region, None]),
         wakes: BTreeSet::new(),
         ios: SecondaryMap::new(),
     }
@@ -109,4 +109,31 @@ fn the_file_says_when_it_is_slower() {
     assert!(due(&mut modelled, at(500)).is_empty());
     assert_eq!(modelled.stored(at(600), a, Err(IoError::NoSpace)), Some(Err(IoError::NoSpace)));
     assert!(modelled.ios.is_empty() && modelled.next().is_none());
+}
+
+/// A store that comes to a device with addresses gets a gap that is large enough, else the room behind the others, and
+/// none where there is none; the room of those before it ends where it begins. Where one has gone there is room again.
+#[test]
+fn stores_get_room_on_a_device() {
+    const MIB: u64 = 1 << 20;
+    let model = weir_model::Model::Ssd(weir_model::ssd::Config::paper());
+    let backend = Backend { name: String::from("d"), model };
+    let capacity = model.capacity().unwrap();
+    let mut regions = Regions(Vec::new());
+    let mut sizes = vec![2 * MIB, 4 * MIB, MIB];
+    let all = sizes.clone();
+    for (store, &size) in all.iter().enumerate() {
+        assert!(regions.put(store, (0, &backend), size, |store| all[store]));
+    }
+    let begin = |regions: &Regions, store: usize| regions.0[store].unwrap().begin;
+    assert_eq!([0, 1, 2].map(|store| begin(&regions, store)), [0, 2 * MIB, 6 * MIB]);
+    assert_eq!(regions.0[0].unwrap().room, 2 * MIB);
+    assert_eq!(regions.0[2].unwrap().room, capacity - 6 * MIB);
+    regions.0[1] = None;
+    sizes.push(3 * MIB);
+    assert!(regions.put(3, (0, &backend), 3 * MIB, |store| sizes[store]));
+    assert_eq!((begin(&regions, 3), regions.0[3].unwrap().room), (2 * MIB, 4 * MIB));
+    assert!(!regions.put(4, (0, &backend), capacity - 6 * MIB, |store| sizes[store]));
+    assert!(regions.put(4, (0, &backend), capacity - 7 * MIB, |store| sizes[store]));
+    assert_eq!(begin(&regions, 4), 7 * MIB);
 }

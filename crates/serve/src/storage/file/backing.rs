@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 use weir_flow::units::ByteCount;
@@ -282,19 +282,26 @@ impl Backing {
         Ok(Self { file: Arc::new(file), capacity, direct, created: !exists, holes })
     }
 
+    /// Removes the file at `path` if it was made when it was opened: nothing was written to it since.
+    pub(crate) fn unmake(self, path: &Path) -> io::Result<()> {
+        if self.created { fs::remove_file(path) } else { Ok(()) }
+    }
+
     /// Whether the `store` of `volume` could be opened, or made: an error as [`open`](Self::open) would give
-    /// it. Changes nothing.
-    pub(crate) fn check(volume: &Volume, store: &FileStore) -> Result<(), OpenError> {
+    /// it, or the size that it would have. Changes nothing.
+    pub(crate) fn check(volume: &Volume, store: &FileStore) -> Result<u64, OpenError> {
         let (name, path) = (volume.name.clone(), store.path.clone());
         let failed = |action: &'static str| {
             let (volume, path) = (name.clone(), path.clone());
             move |source: io::Error| OpenError::Os { volume, action, path, source }
         };
         if !path.try_exists().map_err(failed("look for"))? {
-            if store.size.is_none() {
+            let Some(size) = store.size else {
                 return Err(OpenError::NoSize { volume: name, path });
-            }
-            return can_make(&path).map_err(failed("make"));
+            };
+            can_make(&path).map_err(failed("make"))?;
+            let found = ByteCount(0);
+            return check_size(volume, store, false, (found, ByteCount(size))).map(|()| size);
         }
         let mut options = OpenOptions::new();
         // Opening something that is no file must not wait.
@@ -309,7 +316,8 @@ impl Backing {
         let device = file.metadata().map_err(failed("look at"))?.file_type().is_block_device();
         let found = file.seek(SeekFrom::End(0)).map_err(failed("measure"))?;
         let wanted = store.size.unwrap_or(found);
-        check_size(volume, store, device, (ByteCount(found), ByteCount(wanted)))
+        check_size(volume, store, device, (ByteCount(found), ByteCount(wanted)))?;
+        Ok(wanted)
     }
 
     /// The size of the file or device now, in bytes.

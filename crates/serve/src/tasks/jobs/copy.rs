@@ -41,6 +41,11 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
+    /// Whether it reads or writes this volume, or its command is one of it.
+    pub(super) fn uses(&self, volume: usize) -> bool {
+        self.volumes.contains(&volume)
+    }
+
     /// A read or a write has ended.
     pub(super) fn stepped(&mut self, result: Stepped) {
         match (result, self.full) {

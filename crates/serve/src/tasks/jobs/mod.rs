@@ -78,6 +78,14 @@ impl Jobs {
         self.stopping = true;
     }
 
+    /// The job that a volume is used for, if there is one.
+    pub(crate) fn of(&self, volume: usize) -> Option<&'static str> {
+        self.running.values().find_map(|job| match job {
+            Job::Copy(copy) => copy.uses(volume).then_some("an EXTENDED COPY"),
+            Job::Sanitize(sanitize) => (sanitize.volume() == volume).then_some("a SANITIZE"),
+        })
+    }
+
     /// Tries again the steps that found no room.
     pub(crate) fn retry(&mut self, cx: &mut JobContext<'_>) {
         for job in std::mem::take(&mut self.stalled) {

@@ -64,6 +64,11 @@ enum Stage {
 }
 
 impl Sanitize {
+    /// The volume whose data is destroyed.
+    pub(super) const fn volume(&self) -> usize {
+        self.volume
+    }
+
     fn new(volume: usize, plan: Plan, key: Option<TaskKey>, stage: Stage) -> Self {
         let before = state_file::Sanitize::None;
         let (pass, done, under_way, failed, buffer) = (0, 0, 0, None, None);
@@ -123,29 +128,27 @@ impl Jobs {
         Self::save_for(cx, job, volume);
     }
 
-    /// Continues what a restart has interrupted.
-    pub(crate) fn resume(&mut self, cx: &mut JobContext<'_>) {
-        for volume in 0..cx.catalog.volumes.len() {
-            let name = &cx.catalog.volumes[volume].name;
-            match &cx.catalog.volumes[volume].sanitize {
-                state_file::Sanitize::None => {}
-                state_file::Sanitize::Failed(bytes) => {
-                    warn!(volume = name, "a sanitize has failed: the volume serves no data");
-                    let ause = decode(bytes).is_some_and(|plan| plan.ause);
-                    cx.catalog.volumes[volume].unit.sanitize_begun(ause);
-                    cx.catalog.volumes[volume].unit.sanitize_ended(false);
-                }
-                state_file::Sanitize::Running(bytes) => {
-                    let plan = decode(bytes).unwrap_or_else(|| {
-                        error!(volume = name, "the sanitize state is damaged");
-                        Plan { method: Method::BlockErase, immediate: true, ause: false }
-                    });
-                    info!(volume = name, ?plan, "sanitize continues after the restart");
-                    cx.catalog.volumes[volume].unit.sanitize_begun(plan.ause);
-                    let job = Sanitize::new(volume, plan, None, Stage::Working);
-                    let job = self.running.insert(Job::Sanitize(job));
-                    self.sanitize_on(cx, job);
-                }
+    /// Continues what was interrupted when a volume was closed last.
+    pub(crate) fn resume(&mut self, cx: &mut JobContext<'_>, volume: usize) {
+        let name = &cx.catalog.volumes[volume].name;
+        match &cx.catalog.volumes[volume].sanitize {
+            state_file::Sanitize::None => {}
+            state_file::Sanitize::Failed(bytes) => {
+                warn!(volume = name, "a sanitize has failed: the volume serves no data");
+                let ause = decode(bytes).is_some_and(|plan| plan.ause);
+                cx.catalog.volumes[volume].unit.sanitize_begun(ause);
+                cx.catalog.volumes[volume].unit.sanitize_ended(false);
+            }
+            state_file::Sanitize::Running(bytes) => {
+                let plan = decode(bytes).unwrap_or_else(|| {
+                    error!(volume = name, "the sanitize state is damaged");
+                    Plan { method: Method::BlockErase, immediate: true, ause: false }
+                });
+                info!(volume = name, ?plan, "sanitize continues after the restart");
+                cx.catalog.volumes[volume].unit.sanitize_begun(plan.ause);
+                let job = Sanitize::new(volume, plan, None, Stage::Working);
+                let job = self.running.insert(Job::Sanitize(job));
+                self.sanitize_on(cx, job);
             }
         }
     }

@@ -1,0 +1,122 @@
+//! Volumes that come, change and go while others are served.
+//!
+//! A volume has a place in every table of the pipeline, which its [`VolumeId`] is. One that goes leaves its place
+//! empty, and only a volume that comes as its successor has that place again: what refers to an id, such as a
+//! recording, never means another volume by it.
+
+use super::{Config, Pipeline};
+use crate::accept::{Cap, Layout, Volume};
+use crate::clock::Instant;
+use crate::event::{Event, Observer};
+use crate::path::Backend;
+use crate::request::{TenantId, VolumeId};
+use alloc::vec::Vec;
+
+/// A volume that comes while others are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeAdded {
+    /// Its place: the first that there is none for, or an empty one.
+    pub id: VolumeId,
+    /// What it is.
+    pub volume: Volume,
+    /// The backends that come with it. Their ids follow those that there are.
+    pub backends: Vec<Backend>,
+    /// The tenant that pays for background I/O.
+    pub owner: TenantId,
+}
+
+impl VolumeAdded {
+    /// What contradicts itself here, in a pipeline with `volumes` places and `backends` backends, as a message.
+    pub fn validate(&self, volumes: usize, backends: usize) -> Result<(), &'static str> {
+        let Self { id, volume, backends: more, .. } = self;
+        if id.index() > volumes || id.index() >= VOLUMES_MAX {
+            return Err("a volume comes to a place that is not the next");
+        }
+        if more.iter().any(|backend| backend.groups.is_empty()) {
+            return Err("a backend has no path");
+        }
+        volume.validate(backends + more.len())
+    }
+}
+
+/// Most places of volumes, those that are empty included.
+pub const VOLUMES_MAX: usize = 65_536;
+
+impl Config {
+    /// What a pipeline of this configuration has when a volume has come, and these backends with it.
+    pub fn add(&mut self, id: VolumeId, volume: &Volume, backends: &[Backend]) {
+        self.backends.extend(backends.iter().cloned());
+        if id.index() == self.volumes.len() {
+            self.volumes.push(gone());
+        }
+        self.volumes[id.index()] = volume.clone();
+    }
+
+    /// What it has when a volume has gone.
+    pub fn remove(&mut self, id: VolumeId) {
+        self.volumes[id.index()] = gone();
+    }
+}
+
+impl<O: Observer> Pipeline<O> {
+    /// A volume has another capacity: requests that arrive from now on are held to it.
+    pub(super) fn resize(&mut self, volume: VolumeId, capacity: u64) {
+        self.volumes[volume.index()].capacity = capacity;
+        self.cache.resized(volume);
+    }
+
+    /// A volume comes. O(backends), if it brings any.
+    pub(super) fn add_volume(&mut self, now: Instant, added: &VolumeAdded) {
+        let VolumeAdded { id, volume, backends, owner } = added;
+        let places = (self.volumes.len(), self.dispatch.backends().count());
+        assert_eq!(added.validate(places.0, places.1), Ok(()), "it is checked before it comes");
+        if self.volumes.get(id.index()).is_some_and(|here| !is_gone(here)) {
+            self.observer.event(now, Event::Stray);
+            return;
+        }
+        if !backends.is_empty() {
+            self.dispatch.add_backends(backends.len());
+            self.paths.add(now, backends);
+        }
+        if id.index() == self.volumes.len() {
+            self.volumes.push(gone());
+        }
+        self.put(*id, volume, Some(*owner));
+        self.observer.event(now, Event::VolumeAdded(*id, volume, backends));
+    }
+
+    /// A volume goes. One that has requests is kept: it would have been the caller's to wait. O(outstanding).
+    pub(super) fn remove_volume(&mut self, now: Instant, id: VolumeId) {
+        let busy = self.requests.values().any(|entry| entry.request.volume == id);
+        if busy || self.cache.has_log(id) || is_gone(&self.volumes[id.index()]) {
+            self.observer.event(now, Event::Stray);
+            return;
+        }
+        self.put(id, &gone(), None);
+        self.observer.event(now, Event::VolumeRemoved(id));
+    }
+
+    /// Puts a volume, or none, into a place of which nothing is outstanding.
+    fn put(&mut self, id: VolumeId, volume: &Volume, owner: Option<TenantId>) {
+        self.volumes[id.index()] = volume.clone();
+        self.losses.put(id, volume);
+        self.caps.put(id, volume);
+        self.hazards.reach(id);
+        self.cache.put(id, owner);
+    }
+}
+
+/// Whether this is in an empty place.
+const fn is_gone(volume: &Volume) -> bool {
+    volume.layout.parts() == 0
+}
+
+/// What is in an empty place.
+const fn gone() -> Volume {
+    Volume {
+        capacity: 0,
+        layout: Layout::Concat(Vec::new()),
+        max_transfer: u64::MAX,
+        cap: Cap::NONE,
+    }
+}

@@ -1,0 +1,228 @@
+//! Volumes that come and go at a reload: a configuration is put into force, and volumes that leave are flushed and closed.
+
+use crate::config::{Config, Rejected};
+use crate::storage::emulated::Regions;
+use crate::storage::io::Submit;
+use crate::storage::store::Store;
+use crate::tasks::CommandEngine;
+use crate::tasks::io::flush_last;
+use crate::volume::live::OpenedVolume;
+use crate::volume::reload::{Planned, Uses};
+use crate::volume::{Life, Volume};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tracing::{error, info};
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::pipeline::Input;
+use weir_flow::request::{Outcome, VolumeId};
+use weir_flow::units::ByteCount;
+
+/// The volumes that leave: hosts do not find them any more, and requests of theirs end.
+#[derive(Debug, Default)]
+pub(crate) struct LeavingVolumes {
+    all: Vec<Leaving>,
+    /// When to look again whether their requests have ended.
+    look: Instant,
+}
+
+#[derive(Debug)]
+struct Leaving {
+    volume: usize,
+    /// The stores that are being flushed, once its requests have ended.
+    flushes: Option<Vec<usize>>,
+    /// A flush has failed, or an earlier one had.
+    lost: bool,
+}
+
+impl CommandEngine {
+    /// Checks whether a new configuration can be put into force; changes nothing.
+    pub(crate) fn plan_reload(
+        &self,
+        old: &Config,
+        new: Config,
+        uses: &Uses<'_>,
+    ) -> Result<Planned, Rejected> {
+        let emulated = &self.storage.emulated;
+        let job = |volume| self.jobs.of(volume);
+        let planned = self.catalog.plan_reload(old, new, (uses, &job), |row| emulated.room(row))?;
+        let sizes = planned.added().map(|(index, sizes)| (index, sizes.to_vec()));
+        self.regions(&planned, sizes)?;
+        Ok(planned)
+    }
+
+    /// Where volumes with stores of these sizes are on modelled devices, besides those that there are.
+    fn regions(
+        &self,
+        planned: &Planned,
+        volumes: impl Iterator<Item = (usize, Vec<u64>)>,
+    ) -> Result<Regions, Rejected> {
+        let catalog = &self.catalog;
+        let used = |store: usize| {
+            let mut volumes = catalog.volumes.iter();
+            let alone = |one: &Volume| one.life != Life::Gone && one.stores == (store..store + 1);
+            let alone = volumes.position(alone);
+            let stored = catalog.stores.get(store).map_or(u64::MAX, Store::capacity);
+            alone.map_or(stored, |volume| stored.max(catalog.capacity(volume)))
+        };
+        let (mut regions, config) = (self.storage.emulated.regions().clone(), planned.config());
+        let mut wanted = BTreeMap::new();
+        let mut rows = catalog.rows();
+        let mut faults = Vec::new();
+        for (index, sizes) in volumes {
+            let volume = &config.volumes[index];
+            let range = rows.take(sizes.len());
+            regions.reach(range.end);
+            for ((place, size), row) in volume.stores.iter().zip(sizes).zip(range) {
+                let Some(device) = place.file().and_then(|file| file.backend) else { continue };
+                let backend = &config.backends[device];
+                wanted.insert(row, size);
+                let used = |row: usize| wanted.get(&row).copied().unwrap_or_else(|| used(row));
+                if !regions.put(row, (device, backend), size, used) {
+                    faults.push(format!(
+                        "volume `{}`: its modelled device `{}` has no room for {} in one piece",
+                        volume.name,
+                        backend.name,
+                        ByteCount(size)
+                    ));
+                }
+            }
+        }
+        if faults.is_empty() { Ok(regions) } else { Err(Rejected::Unavailable(faults)) }
+    }
+
+    /// Extends the files of volumes that grow. Those that were extended before an error keep their length.
+    pub(crate) fn grow(
+        &self,
+        planned: &Planned,
+        opened: &[OpenedVolume],
+    ) -> Result<Regions, Rejected> {
+        let sizes =
+            |one: &OpenedVolume| (one.index, one.stores.iter().map(Store::capacity).collect());
+        let regions = self.regions(planned, opened.iter().map(sizes))?;
+        self.catalog.grow(planned)?;
+        Ok(regions)
+    }
+
+    /// Puts a planned configuration into force, with the volumes that were opened for it, and returns it. Nothing of
+    /// this can fail.
+    pub(crate) fn reload(
+        &mut self,
+        old: &Config,
+        planned: Planned,
+        (opened, regions): (Vec<OpenedVolume>, Regions),
+    ) -> Config {
+        self.storage.emulated.set_regions(regions);
+        for one in opened {
+            let index = one.index;
+            let (range, added) = self.catalog.take_in(planned.config(), one);
+            self.storage.opened(index, range.clone());
+            let input = Input::VolumeAdded(Arc::new(added));
+            info!(volume = self.catalog.volumes[index].name, "volume added");
+            self.set.inputs.push_back(input);
+            let (jobs, mut cx) = self.jobs();
+            jobs.resume(&mut cx, index);
+        }
+        for volume in planned.removed() {
+            info!(volume = self.catalog.volumes[volume].name, "volume leaves");
+            self.catalog.volumes[volume].life = Life::Leaves;
+            self.leaving.all.push(Leaving { volume, flushes: None, lost: false });
+            self.leaving.look = self.set.now;
+        }
+        let reloaded = self.catalog.reload(old, planned);
+        self.set.inputs.extend(reloaded.inputs);
+        for volume in reloaded.resized {
+            self.capacity_changed(volume);
+        }
+        let names = self.catalog.targets.iter().map(|target| target.name.clone());
+        self.set.sessions.name_targets(names);
+        reloaded.config
+    }
+
+    /// When to see whether volumes can be flushed and closed that leave, if some are waited for.
+    pub(crate) fn next_leaving(&self) -> Option<Instant> {
+        let waits = self.leaving.all.iter().any(|one| one.flushes.is_none());
+        waits.then_some(self.leaving.look)
+    }
+
+    /// Flushes the volumes that leave and whose requests have ended, and closes those that are flushed. Returns the
+    /// volumes that have gone.
+    pub(crate) fn let_go(&mut self, now: Instant, drivers: &mut dyn Submit) -> Vec<usize> {
+        if self.leaving.all.is_empty() {
+            return Vec::new();
+        }
+        let mut all = std::mem::take(&mut self.leaving.all);
+        let looks = self.leaving.look <= now;
+        let mut gone = Vec::new();
+        for one in &mut all {
+            if one.flushes.is_none() && looks && !self.is_busy(one.volume) {
+                self.flush_leaving(one, drivers);
+            }
+            if one.flushes.as_ref().is_some_and(Vec::is_empty) {
+                assert!(!self.is_busy(one.volume), "hosts do not find a volume that leaves");
+                gone.push(one.volume);
+                self.close_volume(one);
+            }
+        }
+        all.retain(|one| !gone.contains(&one.volume));
+        self.leaving.all = all;
+        if looks {
+            self.leaving.look = now + LOOK_EACH;
+        }
+        gone
+    }
+
+    /// Whether a command, a job or a read-ahead of a volume has not ended. O(tasks).
+    fn is_busy(&self, index: usize) -> bool {
+        let volume = &self.catalog.volumes[index];
+        self.set.tasks.values().any(|task| task.volume == index)
+            || self.cache.waits_for(index)
+            || self.jobs.of(index).is_some()
+            || volume.change.is_some()
+            || !volume.changes.is_empty()
+    }
+
+    /// Begins to make durable what a volume that leaves has.
+    fn flush_leaving(&mut self, one: &mut Leaving, drivers: &mut dyn Submit) {
+        let volume = &self.catalog.volumes[one.volume];
+        // The kernel reports a failure once, and an earlier flush got this one.
+        one.lost = volume.lost;
+        let stores = volume.stores.clone();
+        let writes = !volume.unit.disk().read_only && !volume.lost;
+        let (_, mut cx) = self.storage(drivers);
+        let flushed = stores.filter(|&store| writes && flush_last(&mut cx, store));
+        one.flushes = Some(flushed.collect());
+    }
+
+    /// A store of a volume that leaves is flushed, or could not be.
+    pub(super) fn flushed_last(&mut self, store: usize, outcome: Outcome) {
+        for one in &mut self.leaving.all {
+            let Some(flushes) = &mut one.flushes else { continue };
+            if let Some(place) = flushes.iter().position(|&of| of == store) {
+                flushes.swap_remove(place);
+                one.lost |= outcome.is_err();
+            }
+        }
+    }
+
+    /// Closes a volume that has left.
+    fn close_volume(&mut self, one: &Leaving) {
+        let volume = &self.catalog.volumes[one.volume];
+        let name = &volume.name;
+        if one.lost {
+            error!(
+                volume = name,
+                "the volume could not be flushed when it was removed: its last writes may be lost"
+            );
+        } else {
+            info!(volume = name, "volume removed: it is flushed and closed");
+        }
+        for store in volume.stores.clone() {
+            self.storage.emulated.remove(store);
+        }
+        self.catalog.close(one.volume);
+        self.set.inputs.push_back(Input::VolumeRemoved(VolumeId::new(one.volume as u32)));
+    }
+}
+
+/// How often it is looked whether the requests of a volume that leaves have ended.
+const LOOK_EACH: Duration = Duration::from_millis(10);
