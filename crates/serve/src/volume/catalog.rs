@@ -156,7 +156,7 @@ impl Catalog {
     }
 
     /// Takes over the exports of a configuration. Exports keep their places, which clients know them by; one under
-    /// which there is another volume now is another export.
+    /// which there is another volume now is another export, and one that comes back has its place again.
     pub(super) fn export(&mut self, nbd: &config::Nbd) {
         let mut exports = self.exports.as_slice().to_vec();
         for (export, volume) in exports.iter_mut().zip(&mut self.export_volumes) {
@@ -169,8 +169,19 @@ impl Catalog {
             }
         }
         for one in &nbd.exports {
-            if !exports.iter().any(|export| !export.removed && export.name == one.name) {
-                exports.push(offered(one, &self.volumes));
+            if exports.iter().any(|export| !export.removed && export.name == one.name) {
+                continue;
+            }
+            let offered = offered(one, &self.volumes);
+            // The description names the volume: it is the same export again, also for a client that has yet to choose.
+            let same = |export: &Export| {
+                (&export.name, &export.description) == (&offered.name, &offered.description)
+            };
+            if let Some(place) = exports.iter().position(same) {
+                exports[place] = offered;
+                self.export_volumes[place] = Some(one.volume);
+            } else {
+                exports.push(offered);
                 self.export_volumes.push(Some(one.volume));
             }
         }
