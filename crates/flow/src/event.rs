@@ -153,7 +153,7 @@ pub enum Event<'a> {
     ControlSet(&'a Promises),
     /// A volume has come, and these backends with it.
     VolumeAdded(VolumeId, &'a Volume, &'a [Backend]),
-    /// A volume has gone.
+    /// A volume has gone: nothing of it is outstanding.
     VolumeRemoved(VolumeId),
     /// A volume may have lost what was acknowledged: no flush of a host ends well from now on.
     Lost(VolumeId),

@@ -150,7 +150,8 @@ pub enum Input {
     Capped(VolumeId, Cap),
     /// A volume has come while others are served.
     VolumeAdded(Arc<VolumeAdded>),
-    /// A volume has gone: nothing of it is outstanding, and nothing of it comes any more.
+    /// A volume shall go: nothing of it comes any more. While something of it is outstanding it stays, to be asked again;
+    /// [`Event::VolumeRemoved`](crate::event::Event::VolumeRemoved) says that it has gone.
     VolumeRemoved(VolumeId),
     /// Contracts or the control policy have changed. Requests that wait or are at a device move to the new
     /// policy, with the [state](control::PolicyHandover) of the one before it.

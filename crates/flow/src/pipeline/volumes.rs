@@ -85,11 +85,14 @@ impl<O: Observer> Pipeline<O> {
         self.observer.event(now, Event::VolumeAdded(*id, volume, backends));
     }
 
-    /// A volume goes. One that has requests is kept: it would have been the caller's to wait. O(outstanding).
+    /// A volume goes, unless it has requests: a reply that nobody waits for any more may still be on its way. The caller
+    /// asks again; to look at each end of a request would cost every request. O(outstanding).
     pub(super) fn remove_volume(&mut self, now: Instant, id: VolumeId) {
-        let busy = self.requests.values().any(|entry| entry.request.volume == id);
-        if busy || self.cache.has_log(id) || is_gone(&self.volumes[id.index()]) {
+        if self.cache.has_log(id) || is_gone(&self.volumes[id.index()]) {
             self.observer.event(now, Event::Stray);
+            return;
+        }
+        if self.requests.values().any(|entry| entry.request.volume == id) {
             return;
         }
         self.put(id, &gone(), None);
