@@ -409,7 +409,8 @@ impl Opened<'_> {
         let Self { gateway, plan, recorder, .. } = self;
         let backends = Rc::new(RefCell::new(Backends::new(config, plan)));
         gateway.name_backends(backends.clone());
-        let names = gateway.engine().catalog.volume_names.clone();
+        let engine = gateway.engine();
+        let volumes = (engine.catalog.volume_names.clone(), engine.volumes_gone());
         let set = &gateway.engine().set;
         let shared = (set.log.clone(), set.hosts.clone());
         let mut start = [0; 2];
@@ -419,7 +420,7 @@ impl Opened<'_> {
         let mut pipeline = Pipeline::new(
             plan,
             Watch::new(
-                names,
+                volumes,
                 backends.clone(),
                 gateway.tenant_names(),
                 shared,
@@ -496,14 +497,19 @@ fn setup(action: &'static str) -> impl Fn(io::Error) -> ServeError {
 
 /// Makes every volume durable; the first failure, after all have been tried.
 fn flush(volumes: &[Volume], stores: &[Store], lost: &[String]) -> Result<(), ServeError> {
-    let mut result = Ok(());
+    let earlier = || io::Error::other("an earlier flush failed");
+    // One that has gone has no store any more. It has had its last flush.
+    let gone = volumes.iter().find(|volume| volume.life == Life::Gone && volume.lost);
+    let mut result = gone.map_or(Ok(()), |volume| {
+        Err(ServeError::Flush { volume: volume.name.clone(), source: earlier() })
+    });
     let there = volumes.iter().filter(|volume| volume.life != Life::Gone);
     let every =
         there.flat_map(|volume| stores[volume.stores.clone()].iter().map(move |one| (volume, one)));
     for (volume, store) in every {
         let synced = match store.sync() {
             // The kernel reports a failure once, and an earlier flush got this one.
-            _ if lost.contains(&volume.name) => Err(io::Error::other("an earlier flush failed")),
+            _ if lost.contains(&volume.name) => Err(earlier()),
             _ if volume.unit.disk().read_only => Ok(()),
             synced => synced,
         };

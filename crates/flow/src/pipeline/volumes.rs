@@ -85,7 +85,7 @@ impl<O: Observer> Pipeline<O> {
         self.observer.event(now, Event::VolumeAdded(*id, volume, backends));
     }
 
-    /// A volume goes, unless it has requests: a reply that nobody waits for any more may still be on its way. The caller
+    /// A volume goes, unless it has requests: a reply to a host that has gone may still be on its way. The caller
     /// asks again; to look at each end of a request would cost every request. O(outstanding).
     pub(super) fn remove_volume(&mut self, now: Instant, id: VolumeId) {
         if self.cache.has_log(id) || is_gone(&self.volumes[id.index()]) {

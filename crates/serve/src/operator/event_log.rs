@@ -9,8 +9,8 @@ use crate::operator::metrics::loads::Moment;
 use crate::operator::view::View;
 use crate::operator::{RecorderStatus, Refusal, Slow, TenantStatus, summary};
 use crate::peer_log::PeerLog;
-use crate::volume::VolumeNames;
 use crate::volume::tenants::TenantNames;
+use crate::volume::{VolumeNames, VolumesGone};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use weir_flow::units::Extent;
 #[derive(Debug)]
 pub(crate) struct Watch {
     volumes: VolumeNames,
+    gone: VolumesGone,
     backends: Rc<RefCell<Backends>>,
     tenants: TenantNames,
     log: PeerLog,
@@ -46,9 +47,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Observes volumes with these names, their backends, and tenants with these contracts; counts in `metrics`.
+    /// Observes volumes with these names, their backends, and tenants with these contracts; counts in `metrics`, and notes
+    /// which volumes have `gone`.
     pub(crate) fn new(
-        volumes: VolumeNames,
+        (volumes, gone): (VolumeNames, VolumesGone),
         backends: Rc<RefCell<Backends>>,
         tenants: TenantNames,
         (log, hosts): (PeerLog, LinkHosts),
@@ -63,6 +65,7 @@ impl Watch {
         let flight = Flight::new(recorder, start);
         Self {
             volumes,
+            gone,
             backends,
             tenants,
             log,
@@ -176,11 +179,10 @@ impl Watch {
         match event {
             Event::Arrived(_) | Event::Completed(_) => {}
             Event::ControlSet(promises) => self.objectives = objectives(promises),
-            Event::VolumeAdded(id, ..) => {
-                self.metrics.volume(id, || self.volume(id)).set_there(true);
-            }
+            Event::VolumeAdded(id, ..) => self.metrics.volume_came(id, || self.volume(id)),
             Event::VolumeRemoved(id) => {
-                self.metrics.volume(id, || self.volume(id)).set_there(false);
+                self.metrics.volume_went(id);
+                self.gone.borrow_mut().push(id);
             }
             Event::Cache(volume, notice) => {
                 self.attribute(now, event);

@@ -12,7 +12,8 @@ use crate::frontend::connection::{Connection, Speech};
 use crate::operator::backends::Backends;
 use crate::operator::http::guard::Guard;
 use crate::storage::file::atomic_journal;
-use crate::storage::layout::open_volume;
+use crate::storage::file::backing::remove_made;
+use crate::storage::layout::{open_volume, unmake};
 use crate::storage::state_file;
 use crate::storage::store::Store;
 use crate::tasks::CommandEngine;
@@ -21,7 +22,7 @@ use crate::volume::reload::{Planned, Uses};
 use crate::volume::{PersistedState, Volume};
 use std::cell::RefCell;
 use std::rc::Rc;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 use weir_wire::scsi::reservation::Reservations;
 
 /// How a configuration is read again.
@@ -94,7 +95,11 @@ impl<K: Kernel> Gateway<'_, K> {
         };
         self.engine.set.now = self.now;
         let added: Vec<usize> = opened.iter().map(|one| one.index).collect();
-        self.config = self.engine.reload(&self.config, planned, (opened, regions));
+        let (config, first) = self.engine.reload(&self.config, planned, (opened, regions));
+        self.config = config;
+        for input in first {
+            self.operators.hand_first(input);
+        }
         for index in added {
             let places = self.engine.catalog.backends.of(index);
             self.backends.borrow_mut().put(index, &self.config.volumes[index], places);
@@ -103,15 +108,16 @@ impl<K: Kernel> Gateway<'_, K> {
         self.connections.set_weights(&self.config.shares);
         self.connections.refresh(&mut self.engine);
         self.connections.run_actions(&mut self.engine, self.now);
-        self.let_go();
         Ok(())
     }
 
-    /// Closes volumes that have left.
-    pub(super) fn let_go(&mut self) {
-        for volume in self.engine.let_go(self.now, &mut self.storage) {
+    /// Closes volumes that have left; true if there is more to do now.
+    pub(super) fn let_go(&mut self) -> bool {
+        let gone = self.engine.let_go(self.now, &mut self.storage);
+        for &volume in &gone {
             self.backends.borrow_mut().remove(self.engine.catalog.backends.own(volume));
         }
+        !gone.is_empty() || self.engine.set.submitted
     }
 }
 
@@ -132,8 +138,7 @@ fn open(planned: &Planned) -> Result<Vec<OpenedVolume>, Rejected> {
             Ok(kept) => opened.push(OpenedVolume { index, stores, kept }),
             Err(problem) => {
                 faults.push(problem.to_string());
-                let kept = PersistedState::default();
-                opened.push(OpenedVolume { index, stores, kept });
+                unmake(volume, stores);
             }
         }
     }
@@ -149,15 +154,13 @@ fn open(planned: &Planned) -> Result<Vec<OpenedVolume>, Rejected> {
 
 /// Closes volumes that were opened in vain.
 fn undo(planned: &Planned, opened: Vec<OpenedVolume>) {
-    for OpenedVolume { index, stores, .. } in opened {
+    for OpenedVolume { index, stores, kept } in opened {
         let volume = &planned.config().volumes[index];
-        for (file, store) in volume.files().zip(stores) {
-            if let Store::File(backing) = store
-                && let Err(problem) = backing.unmake(&file.path)
-            {
-                let file = file.path.display();
-                warn!(volume = volume.name, %file, %problem, "cannot remove a file that was made for nothing");
-            }
+        unmake(volume, stores);
+        if kept.journal_made
+            && let Some(state) = &volume.state
+        {
+            remove_made(&volume.name, &atomic_journal::path(state));
         }
     }
 }
@@ -180,21 +183,23 @@ pub(crate) fn persisted_state(
             problem: problem.to_string(),
         })?,
     };
-    let mut journal = None;
+    let (mut journal, mut journal_made) = (None, false);
     let path = atomic_journal::path(path);
     // A journal that atomic writes have left is finished even if there shall be no more of them: later
     // it would undo what was written since.
-    let exists = !volume.read_only && path.exists();
+    let there = path.exists();
+    let exists = !volume.read_only && there;
     if let Some(kept) = volume.file().filter(|_| volume.atomic || exists) {
         let failed = |source| ServeError::Journal { volume: name(), path: path.clone(), source };
         let (file, finished) =
             atomic_journal::open(&path, &kept.path, stores[0].capacity()).map_err(failed)?;
+        journal_made = !there;
         if finished {
             info!(volume = volume.name, "finished an atomic write that was interrupted");
         }
         journal = volume.atomic.then_some(file);
     }
-    Ok(PersistedState { reservations, sanitize: state.sanitize, journal })
+    Ok(PersistedState { reservations, sanitize: state.sanitize, journal, journal_made })
 }
 
 /// The hosts that find a volume, each in words.

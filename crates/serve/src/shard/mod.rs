@@ -266,10 +266,12 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         self.stop.take_failure()
     }
 
-    /// The names of the volumes whose acknowledged data may be lost, also those of which the pipeline says so.
+    /// The names of the volumes whose acknowledged data may be lost, those that have gone as well, and those of which the
+    /// pipeline says so.
     pub(crate) fn lost_volumes(&self, pipeline_says: impl Fn(VolumeId) -> bool) -> Vec<String> {
         let volumes = (0..).map(VolumeId::new).zip(&self.engine.catalog.volumes);
-        let lost = volumes.filter(|(id, volume)| volume.lost || pipeline_says(*id));
+        let unknown = |id: VolumeId| self.engine.is_flushed_last(id.index());
+        let lost = volumes.filter(|(id, volume)| volume.lost || pipeline_says(*id) || unknown(*id));
         lost.map(|(_, volume)| volume.name.clone()).collect()
     }
 
@@ -442,7 +444,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
 
     /// Whether everything in flight has ended and every reply has left.
     fn is_drained(&mut self) -> bool {
-        if self.engine.outstanding() > 0 || !self.engine.close_logs() {
+        if self.engine.outstanding() > 0 || self.engine.has_leaving() || !self.engine.close_logs() {
             return false;
         }
         if self.stop.announce() {
@@ -456,12 +458,13 @@ impl<'a, K: Kernel> Gateway<'a, K> {
 impl<O: Observer, K: Kernel> World<Pipeline<O>> for Gateway<'_, K> {
     fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
         loop {
-            if self.stop.is_now() {
-                return Wake::End;
-            }
+            // Before all questions, and the last look at the end: those look up what a reload has brought.
             if let Some(order) = self.operators.take_order() {
                 self.handed = self.handed.max(self.now);
                 return Wake::Input(self.handed, order);
+            }
+            if self.stop.is_now() {
+                return Wake::End;
             }
             if self.operators.has_question(self.now) {
                 return Wake::End;
@@ -500,7 +503,9 @@ impl<O: Observer, K: Kernel> World<Pipeline<O>> for Gateway<'_, K> {
                 }
             }
             self.engine.set.now = self.now;
-            self.let_go();
+            if self.let_go() {
+                continue;
+            }
             if self.engine.retry() || self.engine.has_messages() {
                 continue;
             }

@@ -20,7 +20,7 @@ pub(crate) struct Operators {
     scraper: Option<Scraper>,
     /// To be answered at once.
     questions: VecDeque<Question>,
-    /// To be given to the pipeline.
+    /// To be given to the pipeline before any question is answered.
     orders: VecDeque<Input>,
 }
 
@@ -51,6 +51,11 @@ impl Operators {
     pub(crate) fn order(&mut self, order: Input, after: Question) {
         self.orders.push_back(order);
         self.questions.push_back(after);
+    }
+
+    /// Queues an input that the pipeline must have before it is asked anything.
+    pub(crate) fn hand_first(&mut self, input: Input) {
+        self.orders.push_back(input);
     }
 
     /// The next order.

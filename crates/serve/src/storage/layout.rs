@@ -4,7 +4,7 @@
 //! there, a volume by the range of its stores.
 
 use crate::config::{Config, Layout, Volume, Where};
-use crate::storage::file::backing::{Backing, OpenError};
+use crate::storage::file::backing::{Backing, OpenError, remove_made};
 use crate::storage::store::{Store, Unit};
 use crate::storage::upstream::Upstreams;
 use crate::storage::upstream::network::Tcp;
@@ -31,7 +31,8 @@ pub(crate) fn open(config: &Config, upstreams: &Upstreams<Tcp>) -> Result<Vec<St
     Ok(stores)
 }
 
-/// Opens what keeps the bytes of a volume. `unit` is the logical unit of an upstream.
+/// Opens what keeps the bytes of a volume. `unit` is the logical unit of an upstream. After an error no file is there that
+/// was not there before.
 pub(crate) fn open_volume(
     volume: &Volume,
     unit: impl Fn(usize) -> Unit,
@@ -40,9 +41,26 @@ pub(crate) fn open_volume(
         Where::File(file) => Backing::open(volume, file).map(Store::File),
         Where::Upstream { index, size } => upstream(volume, unit(*index), *size),
     };
-    let stores = volume.stores.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    check(volume, &stores)?;
-    Ok(stores)
+    let mut stores = Vec::new();
+    let opened = volume.stores.iter().try_for_each(|place| open(place).map(|one| stores.push(one)));
+    match opened.and_then(|()| check(volume, &stores)) {
+        Ok(()) => Ok(stores),
+        Err(problem) => {
+            unmake(volume, stores);
+            Err(problem)
+        }
+    }
+}
+
+/// Closes stores of a volume that were opened in vain, its first ones, and removes files that were made for them.
+pub(crate) fn unmake(volume: &Volume, stores: Vec<Store>) {
+    for (place, store) in volume.stores.iter().zip(stores) {
+        if let (Store::File(backing), Where::File(file)) = (store, place)
+            && backing.created
+        {
+            remove_made(&volume.name, &file.path);
+        }
+    }
 }
 
 /// Whether the modelled devices have room for what is on them.
@@ -90,14 +108,23 @@ fn upstream(volume: &Volume, unit: Unit, size: Option<u64>) -> Result<Store, Ope
 
 /// Whether the stores make a volume.
 fn check(volume: &Volume, stores: &[Store]) -> Result<(), OpenError> {
+    fits(volume, &parts(volume, stores), |index| store_name(volume, stores, index))
+}
+
+/// Whether stores of which the volume may use `parts` bytes make a volume. `store_name` is what one of them is called.
+pub(crate) fn fits(
+    volume: &Volume,
+    parts: &[u64],
+    store_name: impl Fn(usize) -> String,
+) -> Result<(), OpenError> {
     let name = || volume.name.clone();
     if let Layout::Stripe { chunk } = volume.layout
-        && let Some(small) = parts(volume, stores).into_iter().position(|part| part < chunk)
+        && let Some(small) = parts.iter().position(|&part| part < chunk)
     {
-        let (store, chunk) = (store_name(volume, stores, small), ByteCount(chunk));
+        let (store, chunk) = (store_name(small), ByteCount(chunk));
         return Err(OpenError::NoChunk { volume: name(), store, chunk });
     }
-    let whole = parts(volume, stores).into_iter().try_fold(0_u64, u64::checked_add);
+    let whole = parts.iter().copied().try_fold(0_u64, u64::checked_add);
     whole.filter(|&whole| whole <= CAPACITY_MAX).ok_or(OpenError::TooLarge { volume: name() })?;
     Ok(())
 }

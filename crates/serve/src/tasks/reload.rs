@@ -5,10 +5,10 @@ use crate::storage::emulated::Regions;
 use crate::storage::io::Submit;
 use crate::storage::store::Store;
 use crate::tasks::CommandEngine;
-use crate::tasks::io::flush_last;
+use crate::tasks::io::{flush_last, lose};
 use crate::volume::live::OpenedVolume;
 use crate::volume::reload::{Planned, Uses};
-use crate::volume::{Life, Volume};
+use crate::volume::{Life, Volume, VolumesGone};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{error, info};
@@ -18,20 +18,24 @@ use weir_flow::request::{Outcome, VolumeId};
 use weir_flow::units::ByteCount;
 
 /// The volumes that leave: hosts do not find them any more, and requests of theirs end.
+///
+/// When the commands of one have ended the pipeline is asked to let go of it, again and again: a reply to a host that is
+/// not there any more may still be in the pipeline when its command is not. When the pipeline has said that the volume
+/// has gone, it is flushed and closed.
 #[derive(Debug, Default)]
 pub(crate) struct LeavingVolumes {
     all: Vec<Leaving>,
     /// When to look again whether their requests have ended.
     look: Instant,
+    /// Those that have gone for the pipeline.
+    gone: VolumesGone,
 }
 
 #[derive(Debug)]
 struct Leaving {
     volume: usize,
-    /// The stores that are being flushed, once its requests have ended.
+    /// The stores that are being flushed, once the pipeline has let go of it.
     flushes: Option<Vec<usize>>,
-    /// A flush has failed, or an earlier one had.
-    lost: bool,
 }
 
 impl CommandEngine {
@@ -43,7 +47,9 @@ impl CommandEngine {
         uses: &Uses<'_>,
     ) -> Result<Planned, Rejected> {
         let emulated = &self.storage.emulated;
-        let job = |volume| self.jobs.of(volume);
+        let job = |volume| {
+            if uses.force { self.jobs.holding(volume) } else { self.jobs.of(volume) }
+        };
         let planned = self.catalog.plan_reload(old, new, (uses, &job), |row| emulated.room(row))?;
         let sizes = planned.added().map(|(index, sizes)| (index, sizes.to_vec()));
         self.regions(&planned, sizes)?;
@@ -62,7 +68,11 @@ impl CommandEngine {
             let alone = |one: &Volume| one.life != Life::Gone && one.stores == (store..store + 1);
             let alone = volumes.position(alone);
             let stored = catalog.stores.get(store).map_or(u64::MAX, Store::capacity);
-            alone.map_or(stored, |volume| stored.max(catalog.capacity(volume)))
+            alone.map_or(stored, |volume| {
+                // It may grow with this reload.
+                let planned = planned.size(volume).unwrap_or(0);
+                stored.max(catalog.capacity(volume)).max(planned)
+            })
         };
         let (mut regions, config) = (self.storage.emulated.regions().clone(), planned.config());
         let mut wanted = BTreeMap::new();
@@ -103,29 +113,29 @@ impl CommandEngine {
         Ok(regions)
     }
 
-    /// Puts a planned configuration into force, with the volumes that were opened for it, and returns it. Nothing of
-    /// this can fail.
+    /// Puts a planned configuration into force, with the volumes that were opened for it. Nothing of this can fail. Returns
+    /// the configuration, and inputs that the pipeline must have before anybody asks it about the volumes.
     pub(crate) fn reload(
         &mut self,
         old: &Config,
         planned: Planned,
         (opened, regions): (Vec<OpenedVolume>, Regions),
-    ) -> Config {
+    ) -> (Config, Vec<Input>) {
+        let mut first = Vec::new();
         self.storage.emulated.set_regions(regions);
         for one in opened {
             let index = one.index;
             let (range, added) = self.catalog.take_in(planned.config(), one);
             self.storage.opened(index, range.clone());
-            let input = Input::VolumeAdded(Arc::new(added));
             info!(volume = self.catalog.volumes[index].name, "volume added");
-            self.set.inputs.push_back(input);
+            first.push(Input::VolumeAdded(Arc::new(added)));
             let (jobs, mut cx) = self.jobs();
             jobs.resume(&mut cx, index);
         }
         for volume in planned.removed() {
             info!(volume = self.catalog.volumes[volume].name, "volume leaves");
             self.catalog.volumes[volume].life = Life::Leaves;
-            self.leaving.all.push(Leaving { volume, flushes: None, lost: false });
+            self.leaving.all.push(Leaving { volume, flushes: None });
             self.leaving.look = self.set.now;
         }
         let reloaded = self.catalog.reload(old, planned);
@@ -135,7 +145,23 @@ impl CommandEngine {
         }
         let names = self.catalog.targets.iter().map(|target| target.name.clone());
         self.set.sessions.name_targets(names);
-        reloaded.config
+        (reloaded.config, first)
+    }
+
+    /// Where the pipeline's observer notes which volumes have gone.
+    pub(crate) fn volumes_gone(&self) -> VolumesGone {
+        self.leaving.gone.clone()
+    }
+
+    /// Whether a volume leaves that is not closed.
+    pub(crate) const fn has_leaving(&self) -> bool {
+        !self.leaving.all.is_empty()
+    }
+
+    /// Whether the last flush of a volume that leaves is at the driver: how it ends will not be known.
+    pub(crate) fn is_flushed_last(&self, volume: usize) -> bool {
+        let flushed = |one: &Leaving| one.flushes.as_ref().is_some_and(|stores| !stores.is_empty());
+        self.leaving.all.iter().any(|one| one.volume == volume && flushed(one))
     }
 
     /// When to see whether volumes can be flushed and closed that leave, if some are waited for.
@@ -144,23 +170,27 @@ impl CommandEngine {
         waits.then_some(self.leaving.look)
     }
 
-    /// Flushes the volumes that leave and whose requests have ended, and closes those that are flushed. Returns the
-    /// volumes that have gone.
+    /// Asks the pipeline to let go of volumes whose commands have ended, flushes those of which it has, and closes those
+    /// that are flushed. Returns the volumes that are closed.
     pub(crate) fn let_go(&mut self, now: Instant, drivers: &mut dyn Submit) -> Vec<usize> {
         if self.leaving.all.is_empty() {
             return Vec::new();
         }
         let mut all = std::mem::take(&mut self.leaving.all);
         let looks = self.leaving.look <= now;
+        let let_go = self.leaving.gone.take();
         let mut gone = Vec::new();
         for one in &mut all {
-            if one.flushes.is_none() && looks && !self.is_busy(one.volume) {
+            let id = VolumeId::new(one.volume as u32);
+            if let_go.contains(&id) {
                 self.flush_leaving(one, drivers);
+            } else if one.flushes.is_none() && looks && !self.is_busy(one.volume) {
+                self.set.inputs.push_back(Input::VolumeRemoved(id));
             }
             if one.flushes.as_ref().is_some_and(Vec::is_empty) {
                 assert!(!self.is_busy(one.volume), "hosts do not find a volume that leaves");
                 gone.push(one.volume);
-                self.close_volume(one);
+                self.close_volume(one.volume);
             }
         }
         all.retain(|one| !gone.contains(&one.volume));
@@ -184,9 +214,8 @@ impl CommandEngine {
     /// Begins to make durable what a volume that leaves has.
     fn flush_leaving(&mut self, one: &mut Leaving, drivers: &mut dyn Submit) {
         let volume = &self.catalog.volumes[one.volume];
-        // The kernel reports a failure once, and an earlier flush got this one.
-        one.lost = volume.lost;
         let stores = volume.stores.clone();
+        // The kernel reports a failure once, and an earlier flush got this one.
         let writes = !volume.unit.disk().read_only && !volume.lost;
         let (_, mut cx) = self.storage(drivers);
         let flushed = stores.filter(|&store| writes && flush_last(&mut cx, store));
@@ -199,16 +228,18 @@ impl CommandEngine {
             let Some(flushes) = &mut one.flushes else { continue };
             if let Some(place) = flushes.iter().position(|&of| of == store) {
                 flushes.swap_remove(place);
-                one.lost |= outcome.is_err();
+                if outcome.is_err() {
+                    lose(&mut self.catalog.volumes[one.volume]);
+                }
             }
         }
     }
 
     /// Closes a volume that has left.
-    fn close_volume(&mut self, one: &Leaving) {
-        let volume = &self.catalog.volumes[one.volume];
+    fn close_volume(&mut self, index: usize) {
+        let volume = &self.catalog.volumes[index];
         let name = &volume.name;
-        if one.lost {
+        if volume.lost {
             error!(
                 volume = name,
                 "the volume could not be flushed when it was removed: its last writes may be lost"
@@ -219,8 +250,7 @@ impl CommandEngine {
         for store in volume.stores.clone() {
             self.storage.emulated.remove(store);
         }
-        self.catalog.close(one.volume);
-        self.set.inputs.push_back(Input::VolumeRemoved(VolumeId::new(one.volume as u32)));
+        self.catalog.close(index);
     }
 }
 

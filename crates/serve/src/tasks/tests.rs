@@ -8,9 +8,12 @@ use crate::storage::io::{Ended, Io, StorageSubmit, Submit, Whose, Work, tenant_e
 use crate::storage::store::Unit;
 use crate::tasks::table::{End, Phase, Task, TaskKind};
 use crate::testing::config;
+use crate::volume::Life;
+use crate::volume::reload::Uses;
 use slotmap::SlotMap;
 use std::io;
 use std::rc::Rc;
+use weir_flow::clock::Duration;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::StoreIo;
 use weir_flow::request::{BackendId, PathId, RequestKey};
@@ -30,6 +33,7 @@ impl Submit for Given {
 }
 
 struct Scene {
+    config: Config,
     engine: CommandEngine,
     driver: Given,
     task: TaskKey,
@@ -97,7 +101,7 @@ impl Scene {
         (task.data, task.data_length) = (data, 512);
         task.phase = Phase::InPipeline { left: 9, end: End::Good };
         let task = engine.set.tasks.insert(task);
-        Self { engine, driver: Given::default(), task, keys: SlotMap::with_key() }
+        Self { config, engine, driver: Given::default(), task, keys: SlotMap::with_key() }
     }
 
     /// Makes the command another one, with this data and this content of the medium.
@@ -175,6 +179,69 @@ impl Scene {
         };
         self.engine.set.inputs.drain(..).map(stored).collect()
     }
+}
+
+impl Scene {
+    /// A reload takes the volume away, and its command ends.
+    fn remove(&mut self) {
+        let new = Config { volumes: Vec::new(), targets: Vec::new(), ..self.config.clone() };
+        let nobody = |_| Vec::new();
+        let uses = Uses { force: true, of_volume: &nobody, of_export: &nobody };
+        let planned = self.engine.plan_reload(&self.config, new, &uses).unwrap();
+        let regions = self.engine.grow(&planned, &[]).unwrap();
+        self.engine.reload(&self.config, planned, (Vec::new(), regions));
+        self.engine.set.inputs.clear();
+        assert_eq!(self.let_go(0), [], "its command has not ended");
+        self.engine.set.finish(self.task);
+    }
+
+    /// Looks at this time, in milliseconds, whether it can be closed. What the pipeline is asked.
+    fn let_go(&mut self, at: u64) -> Vec<Input> {
+        let at = Instant::ZERO + Duration::from_millis(at);
+        self.engine.let_go(at, &mut self.driver);
+        self.engine.set.inputs.drain(..).collect()
+    }
+
+    fn life(&self) -> Life {
+        self.engine.catalog.volumes[0].life
+    }
+}
+
+/// A volume that leaves is closed when the pipeline has let go of it, which is asked until it has: replies of commands
+/// that have ended may still be in it. Its last flush begins after that.
+#[test]
+fn a_volume_is_closed_after_the_pipeline_has_let_go_of_it() {
+    let (mut scene, id) = (Scene::new("leaves"), VolumeId::new(0));
+    scene.remove();
+    for at in [10, 20] {
+        assert_eq!(scene.let_go(at), [Input::VolumeRemoved(id)]);
+        assert!(scene.driver.0.is_empty() && scene.life() == Life::Leaves);
+    }
+    scene.engine.volumes_gone().borrow_mut().push(id);
+    assert_eq!(scene.let_go(21), []);
+    assert_eq!((scene.given(), scene.life()), ("sync", Life::Leaves));
+    assert!(scene.engine.is_flushed_last(0) && scene.engine.has_leaving());
+    scene.end(Ok(()));
+    assert_eq!(scene.let_go(22), []);
+    assert!(scene.life() == Life::Gone && !scene.engine.has_leaving());
+    let Catalog { volumes, stores, .. } = &scene.engine.catalog;
+    assert!(crate::flush(volumes, stores, &[]).is_ok());
+}
+
+/// The last flush of a volume that leaves fails: the volume is lost, and the end of the gateway says so, although the
+/// volume has gone.
+#[test]
+fn a_loss_of_a_volume_that_has_gone_is_told_at_the_end() {
+    let mut scene = Scene::new("gone-lost");
+    scene.remove();
+    scene.engine.volumes_gone().borrow_mut().push(VolumeId::new(0));
+    scene.let_go(10);
+    scene.end(failure(libc::EIO));
+    scene.let_go(11);
+    let Catalog { volumes, stores, .. } = &scene.engine.catalog;
+    assert!(volumes[0].lost && volumes[0].life == Life::Gone);
+    let told = crate::flush(volumes, stores, &[]).unwrap_err().to_string();
+    assert!(told.contains("volume `v` could not be flushed at the end"), "{told}");
 }
 
 fn failure(code: i32) -> io::Result<()> {

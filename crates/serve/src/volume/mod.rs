@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 use weir_flow::pipeline::{Limits, StoreIo};
-use weir_flow::request::{BackendId, RequestKey, TenantId};
+use weir_flow::request::{BackendId, RequestKey, TenantId, VolumeId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::disk::DiskInfo;
 use weir_wire::scsi::reservation::{Change, Reservations};
@@ -48,6 +48,9 @@ impl Target {
 
 /// The names of volumes, by volume id, for the event log. Those of volumes that have gone stay.
 pub(crate) type VolumeNames = Rc<RefCell<Vec<String>>>;
+
+/// The volumes of which the pipeline has said that they have gone, until the event loop closes them.
+pub(crate) type VolumesGone = Rc<RefCell<Vec<VolumeId>>>;
 
 /// Whether a volume is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub(crate) struct Volume {
     pub(crate) initiators: Initiators,
     /// The file that remembers what must survive a restart.
     pub(crate) state: Option<PathBuf>,
+    /// The files that no other volume may have: data, state and journal.
+    pub(crate) paths: Vec<PathBuf>,
     /// What that file says of sanitizing.
     pub(crate) sanitize: Sanitize,
     /// A change of its reservations that is being saved, and the command that asked for it.
@@ -160,6 +165,7 @@ impl Volume {
             tenant: TenantId::new(volume.tenant as u32),
             initiators: volume.initiators.clone(),
             state: volume.state.clone(),
+            paths: paths_of(volume),
             sanitize: kept.sanitize,
             change: None,
             changes: VecDeque::new(),
@@ -204,6 +210,14 @@ pub(crate) struct PersistedState {
     pub(crate) reservations: Reservations,
     pub(crate) sanitize: Sanitize,
     pub(crate) journal: Option<File>,
+    /// The journal was made just now.
+    pub(crate) journal_made: bool,
+}
+
+/// The files that a volume has for itself: data, state and journal.
+pub(crate) fn paths_of(volume: &config::Volume) -> Vec<PathBuf> {
+    let state = volume.state.iter().flat_map(|path| [path.clone(), atomic_journal::path(path)]);
+    volume.files().map(|file| file.path.clone()).chain(state).collect()
 }
 
 /// Most blocks that one UNMAP may name, in all its descriptors.

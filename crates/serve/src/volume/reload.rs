@@ -22,11 +22,12 @@
 
 use crate::config::{Config, Nbd, Nvme, Rejected, Volume as VolumeConfig, Where};
 use crate::storage::file::backing::{Backing, OpenError};
+use crate::storage::layout;
 use crate::storage::state_file;
-use crate::volume::Life;
 use crate::volume::catalog::Catalog;
 use crate::volume::live::keep_places;
 use crate::volume::tenants::{Claims, keep_ids};
+use crate::volume::{Life, paths_of};
 use std::sync::Arc;
 use tracing::{error, info};
 use weir_flow::control::CONTRACTS_MAX;
@@ -55,6 +56,11 @@ impl Planned {
     /// The volumes that come, and the sizes of their stores in bytes.
     pub(crate) fn added(&self) -> impl Iterator<Item = (usize, &[u64])> {
         self.added.iter().map(|(index, sizes)| (*index, &sizes[..]))
+    }
+
+    /// The size in bytes that a volume that stays shall have.
+    pub(crate) fn size(&self, volume: usize) -> Option<u64> {
+        self.sizes.iter().find(|(index, _)| *index == volume).map(|&(_, size)| size)
     }
 
     /// The volumes that go.
@@ -128,8 +134,8 @@ impl Faults {
 }
 
 impl Catalog {
-    /// Checks whether a new configuration can be put into force; changes nothing. `job` is what the gateway itself uses a
-    /// volume for, `room` the size that the volume on a store may have.
+    /// Checks whether a new configuration can be put into force; changes nothing. `job` is the job that keeps a volume from
+    /// going, `room` the size that the volume on a store may have.
     pub(crate) fn plan_reload(
         &self,
         old: &Config,
@@ -148,7 +154,7 @@ impl Catalog {
             let before = old.volumes.get(index).filter(|volume| volume.is_there());
             match (before, volume.is_there()) {
                 (None, false) => {}
-                (None, true) => added.push((index, self.come(index, volume, old, &mut faults))),
+                (None, true) => added.push((index, self.come(index, volume, &mut faults))),
                 (Some(_), true) => {
                     sizes.push((index, self.size(index, volume, &room, &mut faults)));
                 }
@@ -178,13 +184,7 @@ impl Catalog {
     }
 
     /// Whether a volume can come; the sizes of its stores.
-    fn come(
-        &self,
-        index: usize,
-        volume: &VolumeConfig,
-        old: &Config,
-        faults: &mut Faults,
-    ) -> Vec<u64> {
+    fn come(&self, index: usize, volume: &VolumeConfig, faults: &mut Faults) -> Vec<u64> {
         let name = &volume.name;
         if self.volumes.get(index).is_some_and(|before| before.life == Life::Leaves) {
             faults
@@ -193,20 +193,30 @@ impl Catalog {
             return Vec::new();
         }
         let mut sizes = Vec::new();
+        // What leaves still has its files, and may write to them.
+        let there = self.volumes.iter().filter(|other| other.life != Life::Gone);
+        let paths = paths_of(volume);
+        let taken = there.flat_map(|other| other.paths.iter().map(move |path| (path, &other.name)));
+        let taken: Vec<_> = taken.filter(|(path, _)| paths.contains(path)).collect();
+        for (path, other) in &taken {
+            faults.unavailable.push(format!(
+                "volume `{name}`: {} is that of volume `{other}` until it has been removed: add this one after that",
+                path.display(),
+            ));
+        }
+        if !taken.is_empty() {
+            return Vec::new();
+        }
         for file in volume.files() {
-            let taken = |other: &&VolumeConfig| other.files().any(|one| one.path == file.path);
-            if let Some(other) = old.volumes.iter().find(taken) {
-                faults.unavailable.push(format!(
-                    "volume `{name}`: {} is that of volume `{}` until it has been removed: add this one after that",
-                    file.path.display(),
-                    other.name
-                ));
-                continue;
-            }
             match Backing::check(volume, file) {
                 Ok(size) => sizes.push(size),
                 Err(problem) => faults.unavailable.push(OpenError::to_string(&problem)),
             }
+        }
+        if sizes.len() == volume.stores.len() {
+            let name = |store: usize| volume.stores[store].file().map(|file| file.name.clone());
+            let fits = layout::fits(volume, &sizes, |store| name(store).unwrap_or_default());
+            faults.unavailable.extend(fits.err().map(|problem| problem.to_string()));
         }
         let checked = volume.state.as_deref().map_or(Ok(()), state_file::check);
         faults
@@ -322,7 +332,6 @@ fn used_by(
     job: &dyn Fn(usize) -> Option<&'static str>,
 ) -> Option<String> {
     let mut by = if uses.force { Vec::new() } else { (uses.of_volume)(index) };
-    // Force ends what hosts do. A sanitize is a promise of the gateway.
     by.extend(job(index).map(ToOwned::to_owned));
     list(by)
 }

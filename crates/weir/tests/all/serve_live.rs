@@ -3,7 +3,7 @@
 use crate::gateway::commands::READY;
 use crate::gateway::initiator::{Login, Transfer, read16};
 use crate::gateway::nbd::Client;
-use crate::gateway::{Gateway, ONE_DISK, eventually, folder, weir};
+use crate::gateway::{Gateway, ONE_DISK, configure, eventually, folder, weir};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;
@@ -229,5 +229,74 @@ fn what_cannot_be_had_changes_nothing() {
     assert!(told.contains("volume `logged` has a log and comes"), "{told}");
     assert_eq!(steady(&gateway)["volumes"].as_array().unwrap().len(), 1);
     assert_eq!(steady(&gateway)["volumes"][0]["name"], json!("disk"));
+    gateway.stop();
+}
+
+/// What is asked together with a reload is answered when the volumes are there that it has brought.
+#[test]
+fn questions_wait_for_the_volumes_of_a_reload() {
+    let mut gateway = Gateway::start(&folder("live-question"), &base(), &[]);
+    configure(&gateway.folder, &with_more());
+    // It sees both signals at once.
+    for signal in ["STOP", "HUP", "USR1", "CONT"] {
+        gateway.signal(signal);
+    }
+    eventually("two volumes", || {
+        (steady(&gateway)["volumes"].as_array()?.len() == 2).then_some(())
+    });
+    assert_eq!(gateway.session("one").luns(), [0, 1]);
+    gateway.stop();
+}
+
+/// A volume that comes takes no file of one that goes with the same reload, be it data, state or journal; when that has
+/// gone it may.
+#[test]
+fn files_of_a_volume_that_goes_are_taken_later() {
+    let more = base() + &volume("more", "1MiB") + "state = \"more.state\"\n";
+    let mut gateway = Gateway::start(&folder("live-files"), &more, &[]);
+    let other = |file: &str, state: &str| {
+        let text = volume("other", "1MiB").replace("other.img", file);
+        format!("{}{text}state = \"{state}\"\n", base())
+    };
+    for (file, state) in [
+        ("more.img", "other.state"),
+        ("other.img", "more.state"),
+        ("more.state", "other.state"),
+        ("more.state.journal", "other.state"),
+        ("other.img", "more.img"),
+    ] {
+        for arguments in [&["--dry-run"][..], &[]] {
+            let told = refused(&gateway, &other(file, state), arguments, 7);
+            let part = "is that of volume `more` until it has been removed";
+            assert!(told.contains(part), "{file}, {state}: {told}");
+        }
+    }
+    reload(&gateway, &base(), &[]);
+    closed(&gateway, "more.img");
+    reload(&gateway, &other("more.img", "more.state"), &[]);
+    gateway.stop();
+}
+
+/// The connection of a host is lost while its reply leaves slowly, and the volume is removed: it is closed when the reply
+/// is over, and comes back with another size, which holds. No end comes for something that the pipeline does not know.
+#[test]
+fn a_slow_reply_of_a_volume_that_goes() {
+    let link = "[[link]]\nname = \"front\"\nlisten = [\"127.0.0.1:0\"]\nbandwidth = \"1MB/s\"\n";
+    let config = |more: &str| format!("{link}{more}");
+    let mut gateway = Gateway::start(&folder("live-slow"), &config(&with_more()), &[]);
+    let mut one = gateway.session("one").at(1);
+    one.issue(read16(0, 1 << 20), Transfer::In(1 << 20));
+    eventually("a reply on its way", || {
+        let stages = gateway.asked(&["status"])["status"]["stages"].take();
+        let transfer = stages.as_array()?.iter().find(|stage| stage["stage"] == "transfer")?;
+        (transfer["count"].as_u64()? > 0).then_some(())
+    });
+    drop(one);
+    reload(&gateway, &config(&base()), &["--force"]);
+    closed(&gateway, "more.img");
+    reload(&gateway, &config(&with_more().replace("1MiB", "2MiB")), &[]);
+    let mut one = gateway.session("one").at(1);
+    assert!(one.read((2 << 20) - 512, 512) == [0; 512]);
+    assert_eq!(gateway.count("a completion came for nothing"), 0, "{}", gateway.log());
     gateway.stop();
 }

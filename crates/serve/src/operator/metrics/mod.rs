@@ -76,6 +76,29 @@ impl Metrics {
         self.volumes.get(id.index(), || VolumeBlock::new(name()))
     }
 
+    /// A volume has come.
+    pub(crate) fn volume_came(&self, id: VolumeId, name: impl FnOnce() -> String) {
+        let is_back = self.volumes.own(id.index()).is_some_and(|block| !block.is_there());
+        if is_back {
+            self.volumes.back();
+        }
+        let block = self.volume(id, name);
+        if self.volumes.own(id.index()).is_some() {
+            block.set_there(true);
+        }
+    }
+
+    /// A volume has gone: its series go, and another has room for its own. One that is summed with others leaves its counts
+    /// there.
+    pub(crate) fn volume_went(&self, id: VolumeId) {
+        if let Some(block) = self.volumes.own(id.index())
+            && block.is_there()
+        {
+            block.set_there(false);
+            self.volumes.leave();
+        }
+    }
+
     /// The counters of a tenant.
     pub(crate) fn tenant(&self, id: TenantId, name: impl FnOnce() -> String) -> &TenantBlock {
         self.tenants.get(id.index(), || TenantBlock::new(name()))

@@ -10,7 +10,8 @@ pub(crate) struct Table<T> {
     /// By the number of an object, in chunks. `None` of an object: it is beyond the limit.
     chunks: Box<[OnceLock<Chunk<T>>]>,
     limit: u64,
-    made: Counter,
+    /// How many objects have a block of their own and are there.
+    there: Counter,
     left_out: Counter,
     other: T,
 }
@@ -21,7 +22,7 @@ impl<T> Table<T> {
     /// None yet; `other` is for the objects beyond the limit.
     pub(crate) fn new(limit: u64, other: T) -> Self {
         let chunks = (0..CHUNKS).map(|_| OnceLock::new()).collect();
-        Self { chunks, limit, made: Counter::default(), left_out: Counter::default(), other }
+        Self { chunks, limit, there: Counter::default(), left_out: Counter::default(), other }
     }
 
     /// The block of an object, which `make` makes at its first use.
@@ -29,15 +30,30 @@ impl<T> Table<T> {
         let Some(chunk) = self.chunks.get(index / CHUNK) else { return &self.other };
         let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
         let block = chunk[index % CHUNK].get_or_init(|| {
-            let room = self.made.get() < self.limit;
+            let room = self.there.get() < self.limit;
             if room {
-                self.made.add(1);
+                self.there.add(1);
             } else {
                 self.left_out.add(1);
             }
             room.then(make)
         });
         block.as_ref().unwrap_or(&self.other)
+    }
+
+    /// The block of an object within the limit.
+    pub(crate) fn own(&self, index: usize) -> Option<&T> {
+        self.chunks.get(index / CHUNK)?.get()?[index % CHUNK].get()?.as_ref()
+    }
+
+    /// An object within the limit has gone: another has room. Its block stays.
+    pub(crate) fn leave(&self) {
+        self.there.set(self.there.get() - 1);
+    }
+
+    /// Such an object is there again, whatever the limit.
+    pub(crate) fn back(&self) {
+        self.there.add(1);
     }
 
     /// All blocks, that of the objects beyond the limit last if there are any.
@@ -86,5 +102,13 @@ mod tests {
         let all: Vec<_> = table.all().map(|(name, count)| (*name, count.get())).collect();
         assert_eq!(all, [("three", 2), ("last", 1), ("_other", 3)]);
         assert_eq!(table.left_out(), 2);
+        assert!(table.own(3).is_some() && table.own(4).is_none() && table.own(9).is_none());
+        // One that is left out stays so; one that comes later has the room of one that has gone.
+        table.leave();
+        for (index, name) in [(4, "four"), (6, "six"), (7, "seven")] {
+            table.get(index, || (name, Counter::default())).1.add(1);
+        }
+        assert!(table.own(3).is_some() && table.own(6).is_some() && table.own(7).is_none());
+        assert_eq!(table.left_out(), 3);
     }
 }

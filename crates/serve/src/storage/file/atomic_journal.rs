@@ -47,8 +47,19 @@ pub(crate) fn record(buffer: &mut [u8], offset: u64, data: &[u8]) {
 }
 
 /// Opens the journal at `path`, made if need be, and finishes the write to the file or device
-/// `volume`, of `capacity` bytes, that it may hold. True if there was one.
+/// `volume`, of `capacity` bytes, that it may hold. True if there was one. After an error there is no journal that was not
+/// there before.
 pub(crate) fn open(path: &Path, volume: &Path, capacity: u64) -> io::Result<(File, bool)> {
+    let exists = path.try_exists()?;
+    open_or_make(path, volume, capacity).inspect_err(|_| {
+        if !exists {
+            // The error says why it is of no use; it may not be there.
+            let _ = std::fs::remove_file(path);
+        }
+    })
+}
+
+fn open_or_make(path: &Path, volume: &Path, capacity: u64) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     let journal =
         options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;

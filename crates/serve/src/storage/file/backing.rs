@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
+use tracing::warn;
 use weir_flow::units::ByteCount;
 
 /// An open file or device.
@@ -204,7 +205,8 @@ fn fitting(found: u32) -> String {
 }
 
 impl Backing {
-    /// Opens, and makes or extends if need be, the `store` of `volume`.
+    /// Opens, and makes or extends if need be, the `store` of `volume`. After an error no file is there that was not there
+    /// before.
     pub(crate) fn open(volume: &Volume, store: &FileStore) -> Result<Self, OpenError> {
         let failed = |action: &'static str| {
             move |source: io::Error| OpenError::Os {
@@ -243,6 +245,7 @@ impl Backing {
             Ok(file)
         };
         let mut file: File = open(&options)?;
+        let mut made = Made((!exists).then_some((&volume.name, &store.path)));
         let found = file.seek(SeekFrom::End(0)).map_err(failed("measure"))?;
         let capacity = store.size.unwrap_or(found);
         let sizes = (ByteCount(found), ByteCount(capacity));
@@ -279,12 +282,8 @@ impl Backing {
             };
         }
         let holes = volume.read_only || device || can_make_holes(&file, capacity.max(found));
+        made.0 = None;
         Ok(Self { file: Arc::new(file), capacity, direct, created: !exists, holes })
-    }
-
-    /// Removes the file at `path` if it was made when it was opened: nothing was written to it since.
-    pub(crate) fn unmake(self, path: &Path) -> io::Result<()> {
-        if self.created { fs::remove_file(path) } else { Ok(()) }
     }
 
     /// Whether the `store` of `volume` could be opened, or made: an error as [`open`](Self::open) would give
@@ -303,17 +302,24 @@ impl Backing {
             let found = ByteCount(0);
             return check_size(volume, store, false, (found, ByteCount(size))).map(|()| size);
         }
+        let device = fs::metadata(&path).map_err(failed("look at"))?.file_type().is_block_device();
         let mut options = OpenOptions::new();
-        // Opening something that is no file must not wait.
-        options.read(true).write(!volume.read_only).custom_flags(libc::O_NONBLOCK);
-        let mut file = options.open(&path).map_err(failed("open"))?;
+        // Opening something that is no file must not wait. A device is opened as for good, to see whether a file system or
+        // a volume manager has it.
+        let exclusive = if device && !volume.read_only { libc::O_EXCL } else { 0 };
+        options.read(true).write(!volume.read_only).custom_flags(libc::O_NONBLOCK | exclusive);
+        let mut file = options.open(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::ResourceBusy => {
+                OpenError::InUse { volume: name.clone(), path: path.clone(), pid: None }
+            }
+            _ => failed("open")(source),
+        })?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 return Err(OpenError::InUse { volume: name, path, pid: holder_of(&file) });
             }
             locked => locked.map_err(|error| failed("lock")(error.into()))?,
         }
-        let device = file.metadata().map_err(failed("look at"))?.file_type().is_block_device();
         let found = file.seek(SeekFrom::End(0)).map_err(failed("measure"))?;
         let wanted = store.size.unwrap_or(found);
         check_size(volume, store, device, (ByteCount(found), ByteCount(wanted)))?;
@@ -365,6 +371,25 @@ impl Backing {
     /// Makes everything written so far durable, and waits for it.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+}
+
+/// A file of a volume that was made and is not open for good: removed when this is dropped.
+struct Made<'a>(Option<(&'a String, &'a PathBuf)>);
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        if let Some((volume, path)) = self.0 {
+            remove_made(volume, path);
+        }
+    }
+}
+
+/// Removes a file that was made for a volume in vain: nothing was written to it since.
+pub(crate) fn remove_made(volume: &str, path: &Path) {
+    if let Err(problem) = fs::remove_file(path) {
+        let file = path.display();
+        warn!(volume, %file, %problem, "cannot remove a file that was made for nothing");
     }
 }
 

@@ -7,6 +7,7 @@ use super::uring::Uring;
 use crate::buffer::{Pool, Shared};
 use crate::config::{FileStore, Initiators, IoMode, Layout, Volume, Where};
 use crate::storage::io::{Done, Io, Whose, Work};
+use crate::storage::layout::open_volume;
 use slotmap::SlotMap;
 use std::fs;
 use std::io;
@@ -244,4 +245,24 @@ fn files_are_opened_with_care() {
     let nowhere = open(&volume(&folder.file("no/such/folder"), Some(512)));
     let message = nowhere.unwrap_err().to_string();
     assert!(message.starts_with("volume `v`: cannot open /"), "{message}");
+}
+
+/// What cannot be opened leaves no file that was made for it, nor for the stores before it; files that were there stay.
+#[test]
+fn what_is_made_in_vain_is_removed() {
+    let folder = Folder::new("vain");
+    let huge = folder.file("huge");
+    let one = volume(&huge, Some(1 << 63));
+    let opened = Backing::open(&one, one.file().unwrap());
+    assert!(matches!(opened, Err(OpenError::Os { action: "extend", .. })), "{opened:?}");
+    assert!(!huge.exists());
+    let paths = ["there", "made", "small"].map(|name| folder.file(name));
+    fs::write(&paths[0], vec![1; 1 << 20]).unwrap();
+    let sizes = [1 << 20, 1 << 20, 4096];
+    let stores = paths.iter().zip(sizes).flat_map(|(path, size)| volume(path, Some(size)).stores);
+    let layout = Layout::Stripe { chunk: 64 << 10 };
+    let striped = Volume { stores: stores.collect(), layout, ..volume(&huge, None) };
+    let opened = open_volume(&striped, |_| unreachable!("it is on files"));
+    assert!(matches!(opened, Err(OpenError::NoChunk { .. })), "{opened:?}");
+    assert_eq!(paths.map(|path| path.exists()), [true, false, false]);
 }

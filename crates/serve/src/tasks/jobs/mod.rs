@@ -82,8 +82,14 @@ impl Jobs {
     pub(crate) fn of(&self, volume: usize) -> Option<&'static str> {
         self.running.values().find_map(|job| match job {
             Job::Copy(copy) => copy.uses(volume).then_some("an EXTENDED COPY"),
-            Job::Sanitize(sanitize) => (sanitize.volume() == volume).then_some("a SANITIZE"),
+            Job::Sanitize(sanitize) => (sanitize.volume() == volume).then_some(SANITIZE),
         })
+    }
+
+    /// The job that a volume is used for that not even force takes it away from: a sanitize is a promise of the gateway. A
+    /// copy is the wish of a host, and of a volume that leaves it ends first.
+    pub(crate) fn holding(&self, volume: usize) -> Option<&'static str> {
+        self.of(volume).filter(|&job| job == SANITIZE)
     }
 
     /// Tries again the steps that found no room.
@@ -216,6 +222,8 @@ impl Jobs {
         self.stalled.push_back(job);
     }
 }
+
+const SANITIZE: &str = "a SANITIZE";
 
 /// What a step failed with.
 type Stepped = Result<(), IoError>;
