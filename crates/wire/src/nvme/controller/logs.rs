@@ -44,7 +44,7 @@ impl Controller {
             (false, lid::EFFECTS) => effects().into(),
             (false, lid::ANA) => self.ana(specific & RETURN_GROUPS_ONLY != 0, view).into(),
             (false, lid::FEATURES) => feature_effects().into(),
-            (false, lid::RESERVATIONS) => self.notices.page().into(),
+            (false, lid::RESERVATIONS) => self.notices.page(offset).into(),
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
         if transfer.to_host().map(u64::from) != Some(dwords * 4) {
@@ -55,7 +55,7 @@ impl Controller {
             if id == lid::CHANGED_NAMESPACES {
                 self.changed.clear();
             }
-            if id == lid::RESERVATIONS && self.notices.read() {
+            if id == lid::RESERVATIONS && self.notices.read(offset.saturating_add(dwords * 4)) {
                 self.events.raise(Event::ReservationNotice);
             }
         }

@@ -15,6 +15,8 @@ use crate::nvme::status::Status;
 pub(super) struct Notices {
     /// Number, kind and namespace of each that was not read, oldest first.
     unread: VecDeque<(u64, Notice, u32)>,
+    /// The number of the one that the log page has shown last.
+    shown: Option<u64>,
     /// How many there were.
     count: u64,
     /// Masked kinds of the namespaces of which some are.
@@ -22,9 +24,12 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// The log page: the oldest notice, and how many come after it. All zeroes without one.
-    pub(super) fn page(&self) -> [u8; LENGTH] {
+    /// The log page, read from this offset: the oldest notice, and how many come after it. All zeroes without one.
+    pub(super) fn page(&mut self, offset: u64) -> [u8; LENGTH] {
         let mut page = [0; LENGTH];
+        if offset == 0 {
+            self.shown = self.unread.front().map(|&(number, ..)| number);
+        }
         if let Some(&(number, notice, nsid)) = self.unread.front() {
             page[..8].copy_from_slice(&number.to_le_bytes());
             page[8] = notice as u8;
@@ -34,9 +39,13 @@ impl Notices {
         page
     }
 
-    /// The oldest notice was read. Returns whether there is another one.
-    pub(super) fn read(&mut self) -> bool {
-        self.unread.pop_front();
+    /// The log page was read up to this byte. A host may read it in pieces: the notice is read with the last of them,
+    /// and only the one that the first has shown. Returns whether there is one to be read.
+    pub(super) fn read(&mut self, end: u64) -> bool {
+        let front = self.unread.front().map(|&(number, ..)| number);
+        if end >= LENGTH as u64 && front.is_some() && front == self.shown {
+            self.unread.pop_front();
+        }
         !self.unread.is_empty()
     }
 }

@@ -151,6 +151,34 @@ fn notices_are_read_one_by_one() {
     assert_eq!(gateway.next_notice(false), (3, 3, 0, 1));
 }
 
+/// The page may be read in pieces: a notice is read with the last piece, if the first has shown it.
+#[test]
+fn a_notice_is_read_to_its_end() {
+    let mut gateway = Gateway::enabled();
+    gateway.notice(2, Notice::RegistrationPreempted);
+    gateway.notice(9, Notice::ReservationReleased);
+    let piece = |gateway: &mut Gateway, offset: u32, length: u32| {
+        let page =
+            gateway.data(0x02, 0xffff_ffff, &[0x80 | (length / 4 - 1) << 16, 0, offset], length);
+        u32::from_le_bytes(*page.first_chunk().unwrap())
+    };
+    // Its end alone shows no notice.
+    assert_eq!(piece(&mut gateway, 16, 48), 0);
+    assert_eq!(gateway.next_notice(true).0, 1);
+    assert_eq!(piece(&mut gateway, 0, 16), 1);
+    gateway.admin(0x0c, 0, &[], 0);
+    assert_eq!(gateway.controller.take_event(), EVENT, "it is still to be read");
+    assert_eq!(gateway.next_notice(true).0, 1);
+    assert_eq!(piece(&mut gateway, 12, 4), 2);
+    assert_eq!(piece(&mut gateway, 16, 48), 0);
+    assert_eq!(piece(&mut gateway, 16, 48), 0, "once more");
+    assert_eq!(gateway.next_notice(true), (2, 2, 0, 9));
+    // The one that was shown has left for newer ones: another one is not taken for it.
+    (0..64).for_each(|_| gateway.notice(1, Notice::ReservationReleased));
+    assert_eq!(piece(&mut gateway, 16, 48), 0);
+    assert_eq!(gateway.next_notice(false), (3, 2, 63, 1));
+}
+
 /// 64 notices are kept; the oldest leave, which shows in their numbers. A reset forgets them.
 #[test]
 fn notices_are_bounded() {
