@@ -24,7 +24,7 @@ pub(crate) mod unix_socket;
 
 use crate::tasks::reply::{Reply, Worded};
 use crate::tasks::set::Origin;
-use crate::tasks::table::{Answer, Task, TaskKind};
+use crate::tasks::table::{Answer, Retries, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use connection::{Connection, Speech};
 use logins::Logins;
@@ -144,7 +144,7 @@ pub(crate) fn delays(
     let now = engine.set.now;
     let Some(at) = connection.brake.delay(now) else { return false };
     let tenant = engine.catalog.tenant(None, volume).index();
-    let origin = Origin { connection: connection.id, claim: None, name, retries: false };
+    let origin = Origin { connection: connection.id, claim: None, name, retries: Retries::Host };
     let task = Task::new(now, volume, TaskKind::Internal);
     let Some(key) = engine.set.take_in(origin, tenant, Held { data: 0, medium: 0 }, task) else {
         return false;

@@ -10,7 +10,7 @@ use weir_flow::clock::{Duration, Instant};
 use weir_flow::dispatch::Weight;
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, TenantId};
-use weir_wire::nvme::{Connect, Connection, Limits};
+use weir_wire::nvme::{Connect, Connection, Limits, Status};
 use weir_wire::scsi::cdb::Media;
 use weir_wire::scsi::nexus::HostId;
 
@@ -47,8 +47,8 @@ pub(crate) struct Queue {
     pub(super) connecting: Option<(Box<Connect>, Instant)>,
     /// Commands for which there is no memory yet, in order. At most as many as the queue has places.
     pub(super) waiting: VecDeque<Waiting>,
-    /// What is left of commands that are done in parts, by their slots.
-    pub(super) rest: BTreeMap<u32, VecDeque<Part>>,
+    /// What is left of commands that are done in parts, by their slots; or how they end instead.
+    pub(super) rest: BTreeMap<u32, Result<VecDeque<Part>, Status>>,
     /// The slot of a Disconnect, which is answered last.
     pub(super) leaving: Option<u32>,
     /// Its weight, if it is a separate stream.

@@ -323,6 +323,7 @@ impl<S: Stream> Connections<S> {
                         self.mark_dirty(id);
                     }
                 }
+                ConnectionAction::Preempt(id, volume) => self.preempt(engine, id, volume),
                 ConnectionAction::Managed(id, itt) => {
                     if let Some(wire) = self.find(id).and_then(Connection::iscsi) {
                         wire.task_management_response(itt, TmfResponse::Complete);

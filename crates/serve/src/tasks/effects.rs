@@ -230,6 +230,10 @@ impl CommandEngine {
                 info!(volume = name, connections = victims.len(), "{text}");
             });
         }
+        for &victim in &victims {
+            // First: what there is to do for the connection may begin a command that has waited.
+            self.set.actions.push_front(ConnectionAction::Preempt(victim, volume));
+        }
         let concerned: Vec<TaskKey> = self
             .set
             .tasks

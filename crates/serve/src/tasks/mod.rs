@@ -77,6 +77,8 @@ pub(crate) enum ConnectionAction {
     Close(ConnectionId, &'static str),
     /// Another session ended this command of it.
     Abandon(ConnectionId, Itt, TaskKey),
+    /// Another host aborts the commands of this queue for a volume: those that have no task end here.
+    Preempt(ConnectionId, usize),
     /// The task management function that it asked for is complete.
     Managed(ConnectionId, Itt),
     /// All sessions but this one must learn something about a volume.

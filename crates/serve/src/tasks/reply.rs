@@ -8,7 +8,7 @@ use super::CommandEngine;
 use crate::buffer::Shared;
 use crate::ids::TaskKey;
 use crate::tasks::set::Counted;
-use crate::tasks::table::{End, Phase};
+use crate::tasks::table::{End, Phase, Retries};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
 use weir_flow::request::{Outcome, RequestKey, Tag};
@@ -93,7 +93,7 @@ impl CommandEngine {
             task.phase,
             Phase::InPipeline { left: 0, end: End::Full | End::Failed(IoError::Busy) }
         );
-        let again = full && task.retries && task.connection.is_some();
+        let again = full && task.retries != Retries::Host && task.connection.is_some();
         if again {
             // What was refused is still to be done.
             let (step, rest) = (std::mem::take(&mut task.steps.current), task.steps.rest);

@@ -11,7 +11,7 @@ use crate::tasks::memory::{Held, PayloadMemory};
 use crate::tasks::order::TaskOrder;
 use crate::tasks::quota::TenantQuotas;
 use crate::tasks::sessions::Sessions;
-use crate::tasks::table::{Answer, Charge, End, Phase, Task, TaskKind, Tasks};
+use crate::tasks::table::{Answer, Charge, End, Phase, Retries, Task, TaskKind, Tasks};
 use crate::tasks::waiters::{Waiter, Waiters};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -62,8 +62,8 @@ pub(crate) struct Origin {
     pub(crate) claim: Option<TenantId>,
     /// The connection's name for the command.
     pub(crate) name: u32,
-    /// Its protocol cannot say that the task set is full, so a command that finds no room is tried again.
-    pub(crate) retries: bool,
+    /// What is done if it finds no room.
+    pub(crate) retries: Retries,
 }
 
 /// What the end of a request means for its command.

@@ -3,7 +3,7 @@
 use super::set::TaskSet;
 use crate::ids::TaskKey;
 use crate::limits::{PIECE, ZEROES_AT_ONCE};
-use crate::tasks::table::{Answer, End, Phase};
+use crate::tasks::table::{Answer, End, Phase, Retries};
 use crate::volume::catalog::Catalog;
 use std::rc::Rc;
 use weir_flow::pipeline::Input;
@@ -143,6 +143,9 @@ impl TaskSet {
         key: TaskKey,
     ) -> Result<(), scsi::nexus::Refusal> {
         let task = &self.tasks[key];
+        if task.retries == Retries::Own {
+            return Ok(());
+        }
         let unit = &catalog.volumes[task.volume].unit;
         let (media, block) = (task.media(), u64::from(unit.disk().block_size));
         let media = match media.op {

@@ -20,8 +20,8 @@ use weir_wire::scsi::unit::ParameterList;
 pub(crate) struct Task {
     /// The connection that the reply is for; `None` when it is gone, or the command was aborted.
     pub(crate) connection: Option<ConnectionId>,
-    /// It is tried again when the task set is full, since its protocol cannot tell the host to.
-    pub(crate) retries: bool,
+    /// What is done if it finds no room.
+    pub(crate) retries: Retries,
     /// The tenant that claims its host by name.
     pub(crate) claim: Option<TenantId>,
     /// What it is counted for.
@@ -56,6 +56,17 @@ pub(crate) struct Task {
     pub(crate) awaited_by: Vec<ManagementKey>,
     /// The job that it is a step of, instead of a host's command.
     pub(crate) job: Option<JobKey>,
+}
+
+/// What is done with a command that finds no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retries {
+    /// The answer asks the host to come again.
+    Host,
+    /// Its protocol cannot say that: it is tried again, if the volume still admits it from its host.
+    Judged,
+    /// The gateway does it for itself: it is tried again, whatever is reserved.
+    Own,
 }
 
 /// What a command is counted for until it ends.
@@ -104,7 +115,7 @@ impl Task {
     pub(crate) fn new(came: Instant, volume: usize, kind: TaskKind) -> Self {
         Self {
             connection: None,
-            retries: false,
+            retries: Retries::Host,
             claim: None,
             charge: Charge::default(),
             came,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::{FileStore, IoMode, Where};
+use crate::frontend::nvme::controllers;
 use crate::storage::blocking::{Blocking, BlockingPool};
 use crate::storage::file::backing::Backing;
 use crate::storage::io::{Ended, Io, StorageSubmit, Submit, Whose, Work, tenant_error};
@@ -20,6 +21,7 @@ use weir_flow::request::{BackendId, PathId, RequestKey};
 use weir_flow::request::{Op, Outcome, VolumeId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
+use weir_wire::scsi::reservation::{HostAction, HostOut};
 
 /// Remembers what it was given.
 #[derive(Default)]
@@ -514,4 +516,32 @@ fn a_flush_ends_once() {
     let whose = Whose::Request(scene.keys.insert(()));
     let ended = Ended { whose, outcome: Ok(()), flushed: true, promise: Some(0) };
     scene.engine.ended(ended, &mut scene.driver);
+}
+
+/// The flush of a controller that is shut down finds no room: it is tried again, under any reservation. Its host
+/// reads that the shutdown is complete, and takes that for durable.
+#[test]
+fn the_flush_of_a_shutdown_is_not_judged() {
+    let mut scene = Scene::new("shutdown");
+    let unit = &mut scene.engine.catalog.volumes[0].unit;
+    for (action, keys) in [(HostAction::Register, [0, 1]), (HostAction::Acquire, [1, 0])] {
+        let out = HostOut { action, rtype: 2, ignores_key: false, persistence: None };
+        let change = unit.reserve_for_host(&[7; 16], out, keys, false).unwrap();
+        unit.install(change.next);
+    }
+    let asked = |scene: &mut Scene| -> Vec<Op> {
+        let inputs = scene.engine.set.inputs.drain(..);
+        let op = |input| if let Input::Arrive(request) = input { Some(request.op) } else { None };
+        inputs.filter_map(op).collect()
+    };
+    let admin = ConnectionId { index: 0, serial: 1 };
+    controllers::flush(&mut scene.engine, admin, 0, 0);
+    assert_eq!(asked(&mut scene), [Op::Flush]);
+    let mut tasks = scene.engine.set.tasks.iter();
+    let (flush, _) = tasks.find(|(_, task)| task.connection == Some(admin)).unwrap();
+    assert!(scene.engine.refuse(flush.tag()).is_none(), "it is tried again");
+    scene.engine.set.ended = true;
+    scene.engine.retry();
+    assert_eq!(asked(&mut scene), [Op::Flush]);
+    assert!(scene.engine.set.tasks[flush].answer.is_none());
 }

@@ -54,6 +54,19 @@ impl Queue {
         self.reserve(RESERVATION_RELEASE, rtype << 8, [key, 0])
     }
 
+    /// Preempts host 1 with the key of host 2, which holds nothing afterwards.
+    fn preempt_and_abort(&mut self, nsid: u32) -> u16 {
+        let list = [TWO, ONE].map(u64::to_le_bytes).concat();
+        let dword = [PREEMPT_ABORT | 3 << 8];
+        self.execute(RESERVATION_ACQUIRE, nsid, &dword, Move::Out(&list)).status
+    }
+
+    /// Reads the first namespace, which needs more memory than there is.
+    fn large_reads(&mut self) -> Vec<u16> {
+        let read = |place: u64| self.issue_at(READ, place << 20, 1 << 20, Move::In(1 << 20));
+        (0..64).map(read).collect()
+    }
+
     fn report(&mut self) -> Report {
         let answer = self.execute(RESERVATION_REPORT, 1, &[255, 1], Move::In(1024));
         assert_eq!(answer.status, 0);
@@ -83,6 +96,13 @@ impl Controller {
         let page = self.log(0x80, 0, 64).data;
         (page[8], page[9], page[12])
     }
+}
+
+/// The list of a Dataset Management of the first eight blocks.
+fn eight_blocks() -> Vec<u8> {
+    let mut list = vec![0; 16];
+    list[4] = 8;
+    list
 }
 
 /// The statuses of a read and a write of a session.
@@ -228,7 +248,7 @@ fn what_cannot_be_kept_is_refused() {
 #[test]
 fn preempt_and_abort_waits() {
     let mut gateway = Gateway::start(&folder("nvme_preempt"), &held(true), &[]);
-    let (victim, other) = (gateway.controller(1), gateway.controller(2));
+    let (mut victim, other) = (gateway.controller(1), gateway.controller(2));
     let mut one = victim.queue(1).unwrap();
     let mut two = other.queue(1).unwrap();
     let mut second = other.queue(2).unwrap();
@@ -239,7 +259,10 @@ fn preempt_and_abort_waits() {
     one.withheld = 1;
     let half = one.issue_at(WRITE, 1 << 20, 4096, Move::Out(&[4; 4096]));
     one.withheld = 0;
-    // The gateway has all of that when it answers this, which it reads later.
+    // Sockets are read in the order in which they became ready.
+    for _ in 0..2 {
+        assert_eq!(victim.admin.execute(KEEP_ALIVE, 0, &[], Move::None).status, 0);
+    }
     let list = [TWO, ONE].map(u64::to_le_bytes).concat();
     let dword = [PREEMPT_ABORT | 3 << 8];
     let preempt = two.issue(RESERVATION_ACQUIRE, 1, &dword, Move::Out(&list));
@@ -256,6 +279,101 @@ fn preempt_and_abort_waits() {
     assert_eq!(one.wait(half).unwrap().status, 0x1b);
     assert_eq!(two.read(1 << 20, 4096).data, [0; 4096]);
     assert_eq!(one.access(), (0, CONFLICT));
+    gateway.stop();
+}
+
+/// The list of a host that lets the gateway wait for it is of before the fence, though it comes after: nothing that it
+/// asks for is done, not even once the reservation is gone.
+#[test]
+fn preempt_and_abort_ends_what_is_gathered() {
+    let mut gateway = start("nvme_preempt_list");
+    let (mut victim, other) = (gateway.controller(1), gateway.controller(2));
+    let (mut trims, mut registers) = (victim.queue(1).unwrap(), victim.queue(2).unwrap());
+    let mut two = other.queue(1).unwrap();
+    assert_eq!((trims.register(0, ONE), two.register(0, TWO)), (0, 0));
+    assert_eq!(two.write(0, &[7; 4096]).status, 0);
+    (trims.withheld, registers.withheld) = (1, 1);
+    let trim = trims.issue(DATASET_MANAGEMENT, 1, &[0, 4], Move::Out(&eight_blocks()));
+    let keys = [0, ONE].map(u64::to_le_bytes).concat();
+    let register = registers.issue(RESERVATION_REGISTER, 1, &[0], Move::Out(&keys));
+    // Sockets are read in the order in which they became ready.
+    for _ in 0..2 {
+        assert_eq!(victim.admin.execute(KEEP_ALIVE, 0, &[], Move::None).status, 0);
+    }
+    assert_eq!(two.preempt_and_abort(1), 0);
+    for (queue, cid) in [(&mut trims, trim), (&mut registers, register)] {
+        queue.socket.write_all(&[0]).unwrap();
+        assert_eq!(queue.wait(cid).unwrap().status, 0x1b);
+    }
+    assert!(two.read(0, 4096).data == [7; 4096], "nothing is deallocated");
+    assert_eq!(two.report().registrants, [(TWO, [2; 16], false)]);
+    // What comes after the fence is judged by what is reserved then.
+    trims.withheld = 0;
+    let again = trims.execute(DATASET_MANAGEMENT, 1, &[0, 4], Move::Out(&eight_blocks()));
+    assert_eq!((again.status, two.read(0, 4096).data), (0, vec![0; 4096]));
+    gateway.stop();
+}
+
+/// Preempt and Abort ends the commands that wait for memory as well, and what is left of those that are done in parts.
+#[test]
+fn preempt_and_abort_ends_what_waits() {
+    let with_memory = |is_held| {
+        let config = held(is_held).replace("1 = \"disk\"", "1 = \"disk\", 2 = \"other\"");
+        let other = "[[volume]]\nname = \"other\"\nfile = \"other.img\"\nsize = \"1MiB\"\n";
+        format!("[iscsi]\nbuffer = \"32MiB\"\n{config}{other}")
+    };
+    let mut gateway = Gateway::start(&folder("nvme_preempt_memory"), &with_memory(true), &[]);
+    let (victim, mut other) = (gateway.controller(1), gateway.controller(2));
+    let mut one = victim.queue(1).unwrap();
+    let mut two = other.queue(1).unwrap();
+    assert_eq!(two.write(0, &[7; 4096]).status, 0);
+    let keys = |key: u64| [0, key].map(u64::to_le_bytes).concat();
+    for nsid in [1, 2] {
+        for (queue, key) in [(&mut one, ONE), (&mut two, TWO)] {
+            let list = keys(key);
+            let answer = queue.execute(RESERVATION_REGISTER, nsid, &[0], Move::Out(&list));
+            assert_eq!(answer.status, 0);
+        }
+    }
+    let reads = one.large_reads();
+    let trim = one.issue(DATASET_MANAGEMENT, 1, &[0, 4], Move::Out(&eight_blocks()));
+    let verify = one.issue(VERIFY, 2, &[0, 0, 7], Move::None);
+    let flush = one.issue(FLUSH, u32::MAX, &[], Move::None);
+    // A report is answered at once, so all of them have come.
+    one.report();
+    // Of the flush, the part for this namespace is not done: the one before it is, and then it ends.
+    assert_eq!(two.preempt_and_abort(2), 0);
+    assert_eq!(one.wait(verify).unwrap().status, 0x1b);
+    one.report();
+    assert!(!one.has_ended(flush) && !one.has_ended(trim), "they concern another namespace");
+    let whole = one.issue(FLUSH, u32::MAX, &[], Move::None);
+    one.report();
+    assert!(!one.has_ended(whole));
+    gateway.reload(&with_memory(false));
+    for &read in &reads {
+        assert_eq!(one.wait(read).unwrap().status, 0);
+    }
+    let statuses = [trim, flush, whole].map(|cid| one.wait(cid).unwrap().status);
+    assert_eq!(statuses, [0, 0x1b, 0]);
+    assert!(two.read(0, 4096).data == [0; 4096], "that was of another namespace");
+    assert_eq!(two.write(0, &[7; 4096]).status, 0);
+    // Once more, of the namespace that everything waits for.
+    gateway.reload(&with_memory(true));
+    let reads = one.large_reads();
+    let trim = one.issue(DATASET_MANAGEMENT, 1, &[0, 4], Move::Out(&eight_blocks()));
+    one.report();
+    let list = [TWO, ONE].map(u64::to_le_bytes).concat();
+    let dword = [PREEMPT_ABORT | 3 << 8];
+    let preempt = two.issue(RESERVATION_ACQUIRE, 1, &dword, Move::Out(&list));
+    for _ in 0..2 {
+        assert_eq!(other.admin.execute(KEEP_ALIVE, 0, &[], Move::None).status, 0);
+    }
+    gateway.reload(&with_memory(false));
+    assert_eq!(two.wait(preempt).unwrap().status, 0);
+    for cid in reads.into_iter().chain([trim]) {
+        assert_eq!(one.wait(cid).unwrap().status, 0x1b);
+    }
+    assert!(two.read(0, 4096).data == [7; 4096], "nothing is deallocated");
     gateway.stop();
 }
 
@@ -291,8 +409,7 @@ fn a_command_that_waits_is_judged_again() {
     let (victim, other) = (gateway.controller(1), gateway.controller(2));
     let mut one = victim.queue(1).unwrap();
     let mut two = other.queue(1).unwrap();
-    let reads: Vec<_> =
-        (0..64).map(|place| one.issue_at(READ, place << 20, 1 << 20, Move::In(1 << 20))).collect();
+    let reads = one.large_reads();
     // A report is answered at once, so all of them have come.
     one.report();
     assert_eq!((two.register(0, TWO), two.acquire(2, TWO)), (0, 0));

@@ -204,6 +204,14 @@ impl<P: AsRef<[u8]>> Connection<P> {
         self.commands.get(slot).is_some_and(super::commands::Command::is_receiving)
     }
 
+    /// The commands whose data is collected: the slot and the namespace identifier of each.
+    pub fn gathering(&self) -> impl Iterator<Item = (u32, u32)> {
+        let gather = |(slot, command): (u32, &super::commands::Command)| {
+            command.gather.as_ref().map(|gather| (slot, gather.sqe.nsid()))
+        };
+        self.commands.taken().filter_map(gather)
+    }
+
     /// The oldest command of which the host still sends data: its number among all commands of the connection. While it
     /// stays the same, that command has no complete data.
     pub fn oldest_receiving(&self) -> Option<u64> {

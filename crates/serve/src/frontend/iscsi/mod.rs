@@ -11,7 +11,7 @@ use crate::frontend::session_view::SessionView;
 use crate::frontend::{Verdict, delays};
 use crate::ids::TaskKey;
 use crate::tasks::set::{Origin, TaskSet};
-use crate::tasks::table::{Phase, Task, TaskKind};
+use crate::tasks::table::{Phase, Retries, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use reply::put_data;
 use session::{is_proof, may_stay, warn_of_depth, window_of};
@@ -278,7 +278,8 @@ impl IscsiFrontend<'_> {
         let claim = connection.view.as_ref().and_then(|view| view.claim);
         connection.tenant = self.engine.catalog.tenant(claim, task.volume);
         let tenant = connection.tenant.index();
-        let origin = Origin { connection: connection.id, claim, name: itt.0, retries: false };
+        let origin =
+            Origin { connection: connection.id, claim, name: itt.0, retries: Retries::Host };
         let key = self.engine.set.take_in(origin, tenant, held, task)?;
         connection.tasks.insert(itt.0, key);
         Some(key)

@@ -10,7 +10,7 @@ use crate::frontend::connection::{Connection, Encryption, NbdWire, Speech};
 use crate::frontend::{Verdict, delays};
 use crate::tasks::reply::{Reply, Worded};
 use crate::tasks::set::{Origin, TaskSet};
-use crate::tasks::table::{Answer, End, Phase, Task, TaskKind};
+use crate::tasks::table::{Answer, End, Phase, Retries, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use tracing::{info, warn};
 use weir_flow::error::IoError;
@@ -188,7 +188,8 @@ impl NbdFrontend<'_> {
             return false;
         }
         let task = Task::new(set.now, index, kind);
-        let origin = Origin { connection: connection.id, claim: None, name: slot, retries: true };
+        let origin =
+            Origin { connection: connection.id, claim: None, name: slot, retries: Retries::Judged };
         let Some(key) = set.take_in(origin, tenant, held, task) else {
             connection.waiting = Some(request);
             set.memory.wait(connection.id);

@@ -9,7 +9,7 @@ use crate::frontend::nvme_namespaces::{Namespaces, admitted};
 use crate::frontend::nvme_queue::{Ended, Queue};
 use crate::ids::ConnectionId;
 use crate::tasks::set::Origin;
-use crate::tasks::table::{Task, TaskKind};
+use crate::tasks::table::{Retries, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use crate::volume::catalog::Catalog;
 use std::collections::{BTreeMap, BTreeSet};
@@ -461,11 +461,11 @@ impl Entry {
 }
 
 /// Flushes a volume for the shutdown of a controller.
-fn flush(engine: &mut CommandEngine, admin: ConnectionId, name: u32, volume: usize) {
+pub(crate) fn flush(engine: &mut CommandEngine, admin: ConnectionId, name: u32, volume: usize) {
     let op = MediaOp::Synchronize { immediate: false };
     let media = Media { op, lba: 0, blocks: 0, fua: false, dpo: false };
     let task = Task::new(engine.set.now, volume, TaskKind::Media(media));
-    let origin = Origin { connection: admin, claim: None, name, retries: true };
+    let origin = Origin { connection: admin, claim: None, name, retries: Retries::Own };
     let tenant = engine.catalog.tenant(None, volume).index();
     if let Some(key) = engine.set.take_in(origin, tenant, Held { data: 0, medium: 0 }, task) {
         engine.begin(key, engine.set.link(key));

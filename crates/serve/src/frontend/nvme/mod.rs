@@ -17,7 +17,7 @@ use crate::frontend::connection::{Connection, Speech};
 use crate::frontend::nvme_queue::{Data, Part, Queue, Waiting};
 use crate::ids::TaskKey;
 use crate::tasks::set::{Origin, TaskSet};
-use crate::tasks::table::{Phase, Task, TaskKind};
+use crate::tasks::table::{Phase, Retries, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use controllers::Controllers;
 use reply::status_of;
@@ -365,16 +365,19 @@ impl NvmeFrontend<'_> {
     /// Does the parts of a command one after the other.
     fn in_parts(&mut self, connection: &mut Connection, slot: u32, parts: VecDeque<Part>) {
         let Speech::Nvme(queue) = &mut connection.speech else { return };
-        queue.rest.insert(slot, parts);
+        queue.rest.insert(slot, Ok(parts));
         self.go_on(connection, slot);
     }
 
     /// Does the next part of a command, or answers it if there is none.
     fn go_on(&mut self, connection: &mut Connection, slot: u32) {
         let Speech::Nvme(queue) = &mut connection.speech else { return };
-        let Some(part) = queue.rest.get_mut(&slot).and_then(VecDeque::pop_front) else {
-            return self.end(queue, slot, Completion::SUCCESS);
+        let next = match queue.rest.get_mut(&slot) {
+            Some(Ok(parts)) => parts.pop_front(),
+            Some(&mut Err(status)) => return self.end(queue, slot, Completion::failed(status)),
+            None => None,
         };
+        let Some(part) = next else { return self.end(queue, slot, Completion::SUCCESS) };
         if let Some(refusal) = self.refusal(queue, part.volume, part.media) {
             return self.end(queue, slot, Completion::failed(refusal));
         }
@@ -440,7 +443,8 @@ impl NvmeFrontend<'_> {
             return Err(command);
         }
         let task = Task::new(set.now, volume, TaskKind::Media(media));
-        let origin = Origin { connection: id, claim: queue.claim, name: slot, retries: true };
+        let origin =
+            Origin { connection: id, claim: queue.claim, name: slot, retries: Retries::Judged };
         let Some(key) = set.take_in(origin, tenant, held, task) else {
             set.memory.wait(id);
             return Err(command);

@@ -6,7 +6,7 @@ use crate::frontend::connection::{Connection, Speech};
 use crate::frontend::nvme_queue::Queue;
 use crate::tasks::Held;
 use crate::tasks::set::Origin;
-use crate::tasks::table::{HostReserve, Task, TaskKind};
+use crate::tasks::table::{HostReserve, Retries, Task, TaskKind};
 use std::rc::Rc;
 use weir_wire::nvme::{Completion, Status};
 use weir_wire::scsi::reservation::{HostAction, HostOut};
@@ -49,7 +49,8 @@ impl NvmeFrontend<'_> {
         let asked = HostReserve { host: queue.host_id, out, keys };
         let task = Task::new(self.engine.set.now, volume, TaskKind::Reserve(asked));
         let tenant = self.engine.catalog.tenant(queue.claim, volume).index();
-        let origin = Origin { connection: id, claim: queue.claim, name: slot, retries: true };
+        let origin =
+            Origin { connection: id, claim: queue.claim, name: slot, retries: Retries::Judged };
         match self.engine.set.take_in(origin, tenant, Held { data: 0, medium: 0 }, task) {
             Some(key) => {
                 connection.tasks.insert(slot, key);

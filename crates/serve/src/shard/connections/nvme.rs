@@ -8,9 +8,9 @@ use crate::frontend::socket::Stream;
 use crate::ids::ConnectionId;
 use crate::tasks::{Abort, CommandEngine, ConnectionAction};
 use weir_flow::clock::Instant;
-use weir_wire::nvme::Completion;
 use weir_wire::nvme::controller::NOT_ABORTED;
 use weir_wire::nvme::reservation::Notice;
+use weir_wire::nvme::{Completion, Status};
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::nexus::Registrant;
 
@@ -64,6 +64,21 @@ impl<S: Stream> Connections<S> {
             && let Speech::Nvme(queue) = &mut one.connection.speech
         {
             NvmeFrontend { engine, controllers: &mut self.controllers }.preempted(queue, slot);
+        }
+    }
+
+    /// Another host has ended the commands of this queue for a volume: ends those that have no task.
+    pub(super) fn preempt(&mut self, engine: &mut CommandEngine, id: ConnectionId, volume: usize) {
+        let place = self.places.get_mut(id.index).and_then(Option::as_deref_mut);
+        if let Some(one) = place.filter(|one| one.connection.id == id)
+            && let Speech::Nvme(queue) = &mut one.connection.speech
+        {
+            NvmeFrontend { engine, controllers: &mut self.controllers }.end_without_tasks(
+                queue,
+                Status::PREEMPTED,
+                |of| of == volume,
+            );
+            self.mark_dirty(id);
         }
     }
 
