@@ -141,11 +141,6 @@ impl Queue {
         self.namespaces.nsid_of(volume)
     }
 
-    /// Its host sees these namespaces from now on.
-    pub(crate) fn see(&mut self, namespaces: Rc<Namespaces>) {
-        self.namespaces = namespaces;
-    }
-
     /// It has this weight from now on, or is no separate stream. Returns what the pipeline must know of that.
     pub(crate) fn weigh(&mut self, link: LinkId, weight: Option<Weight>) -> Option<Input> {
         let changed = self.weight != weight;

@@ -1,8 +1,12 @@
 //! NVMe commands that end early: Abort, and queues that are lost. A command of a dead queue never lands after its host
 //! was told otherwise.
 
-use crate::gateway::nvme::{ABORT, Host, KEEP_ALIVE, Move, Queue, WRITE, with_subsystem};
+use crate::gateway::nvme::{
+    ABORT, DATASET_MANAGEMENT, FLUSH, Host, KEEP_ALIVE, Move, Queue, READ, RESERVATION_REPORT,
+    WRITE, with_subsystem,
+};
 use crate::gateway::{Gateway, eventually, folder};
+use std::io::Write;
 
 /// Bytes of a write that a contract of [`held`] holds for ever.
 pub(crate) const LARGE: usize = 65_536;
@@ -176,6 +180,53 @@ fn what_a_lost_queue_has_not_completed_is_not_done() {
         let found = again.read(0, length as u32).data;
         assert!(found == vec![1; length], "digests {digests}, {withheld} of {length} withheld");
     }
+    gateway.stop();
+}
+
+/// A volume leaves, and another one comes under its number, while commands for it wait for memory, or for their lists:
+/// they end, nothing keeps the volume, and nothing of them reaches the other.
+#[test]
+fn what_waits_ends_with_its_namespace() {
+    let with = |second: &str, is_held| {
+        let both = format!("1 = \"disk\", 2 = \"{second}\"");
+        let config = held(is_held).replace("1 = \"disk\"", &both);
+        let volume =
+            format!("[[volume]]\nname = \"{second}\"\nfile = \"{second}.img\"\nsize = \"1MiB\"\n");
+        format!("[iscsi]\nbuffer = \"32MiB\"\n{config}{volume}")
+    };
+    let mut gateway = Gateway::start(&folder("nvme_leaves"), &with("old", true), &[]);
+    let mut controller = gateway.controller(1);
+    let (mut queue, mut lists) = (controller.queue(1).unwrap(), controller.queue(2).unwrap());
+    let mut list = vec![0; 16];
+    list[4] = 8;
+    lists.withheld = 1;
+    let late = lists.issue(DATASET_MANAGEMENT, 2, &[0, 4], Move::Out(&list));
+    let read = |place: u64| queue.issue_at(READ, place << 20, 1 << 20, Move::In(1 << 20));
+    let reads: Vec<_> = (0..64).map(read).collect();
+    let write = queue.issue(WRITE, 2, &[0, 0, 7], Move::Out(&[3; 4096]));
+    let trim = queue.issue(DATASET_MANAGEMENT, 2, &[0, 4], Move::Out(&list));
+    let flush = queue.issue(FLUSH, u32::MAX, &[], Move::None);
+    // A report is answered at once, so all of them have come.
+    assert_eq!(queue.execute(RESERVATION_REPORT, 1, &[255, 1], Move::In(1024)).status, 0);
+    for _ in 0..2 {
+        assert_eq!(controller.admin.execute(KEEP_ALIVE, 0, &[], Move::None).status, 0);
+    }
+    std::fs::write(gateway.folder.join("weir.toml"), with("new", true)).unwrap();
+    gateway.asked(&["reload", "--force"]);
+    for cid in [write, trim] {
+        assert_eq!(queue.wait(cid).unwrap().status, 0x0b);
+    }
+    lists.socket.write_all(&[0]).unwrap();
+    assert_eq!(lists.wait(late).unwrap().status, 0x0b, "its number is that of another volume");
+    gateway.logged(&["volume removed", "old"]);
+    assert!(gateway.stored("old.img", 0, 4096) == [0; 4096]);
+    gateway.reload(&with("new", false));
+    for read in reads {
+        assert_eq!(queue.wait(read).unwrap().status, 0);
+    }
+    assert_eq!(queue.wait(flush).unwrap().status, 0x0b, "a part of it was for the volume");
+    lists.withheld = 0;
+    assert_eq!(lists.execute(DATASET_MANAGEMENT, 2, &[0, 4], Move::Out(&list)).status, 0);
     gateway.stop();
 }
 

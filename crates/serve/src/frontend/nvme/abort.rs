@@ -2,11 +2,10 @@
 
 use super::{NvmeFrontend, reply};
 use crate::frontend::connection::{Connection, Speech};
-use crate::frontend::nvme_queue::{Part, Queue};
+use crate::frontend::nvme_queue::Queue;
 use crate::ids::TaskKey;
 use crate::tasks::table::Phase;
 use crate::tasks::{Abort, ConnectionAction};
-use std::collections::VecDeque;
 use weir_wire::nvme::controller::NOT_ABORTED;
 use weir_wire::nvme::{Completion, Status};
 
@@ -62,33 +61,6 @@ impl NvmeFrontend<'_> {
         }
         reply::leave(queue);
         Some(Completion::SUCCESS)
-    }
-
-    /// Ends the commands of a queue that are for one of these volumes and have no task: those that wait for memory, and
-    /// those whose list has not come whole. What has a task now, and a part for one of them later, ends before that.
-    pub(crate) fn end_without_tasks(
-        &mut self,
-        queue: &mut Queue,
-        status: Status,
-        concerns: impl Fn(usize) -> bool,
-    ) {
-        let waiting = queue.waiting.iter().filter(|one| concerns(one.part.volume));
-        let volume_of = |nsid| queue.namespaces.volume_of(nsid);
-        let gathering =
-            queue.wire.gathering().filter(|&(_, nsid)| volume_of(nsid).is_some_and(&concerns));
-        let waiting = waiting.map(|one| one.slot);
-        let slots: Vec<u32> = waiting.chain(gathering.map(|(slot, _)| slot)).collect();
-        queue.waiting.retain(|one| !concerns(one.part.volume));
-        for slot in slots {
-            self.end(queue, slot, Completion::failed(status));
-        }
-        for rest in queue.rest.values_mut() {
-            let ends = |parts: &VecDeque<Part>| parts.iter().any(|part| concerns(part.volume));
-            if rest.as_ref().is_ok_and(ends) {
-                *rest = Err(status);
-            }
-        }
-        reply::leave(queue);
     }
 
     /// Answers a command that is done in parts, and the Aborts that have waited for it.

@@ -369,6 +369,8 @@ impl Controllers {
                 info!(%host, controller = id, subsystem = nqn, "NVMe host no longer authorised");
                 let gone = ConnectionAction::Close(entry.admin, "no longer authorised");
                 engine.set.actions.push_back(gone);
+                // Until then nothing of it begins: its volumes may leave.
+                now.insert(id, Rc::default());
                 continue;
             };
             let seen = Namespaces::of(catalog, subsystem, controller.host(), entry.local);

@@ -10,6 +10,7 @@ mod admin;
 pub(crate) mod controllers;
 pub(crate) mod reply;
 mod reservations;
+mod without_tasks;
 
 use crate::config::{self, DigestPolicy};
 use crate::frontend::Verdict;

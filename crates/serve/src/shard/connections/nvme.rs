@@ -8,9 +8,9 @@ use crate::frontend::socket::Stream;
 use crate::ids::ConnectionId;
 use crate::tasks::{Abort, CommandEngine, ConnectionAction};
 use weir_flow::clock::Instant;
+use weir_wire::nvme::Completion;
 use weir_wire::nvme::controller::NOT_ABORTED;
 use weir_wire::nvme::reservation::Notice;
-use weir_wire::nvme::{Completion, Status};
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::nexus::Registrant;
 
@@ -73,11 +73,7 @@ impl<S: Stream> Connections<S> {
         if let Some(one) = place.filter(|one| one.connection.id == id)
             && let Speech::Nvme(queue) = &mut one.connection.speech
         {
-            NvmeFrontend { engine, controllers: &mut self.controllers }.end_without_tasks(
-                queue,
-                Status::PREEMPTED,
-                |of| of == volume,
-            );
+            NvmeFrontend { engine, controllers: &mut self.controllers }.preempt(queue, volume);
             self.mark_dirty(id);
         }
     }
@@ -123,7 +119,8 @@ impl<S: Stream> Connections<S> {
                 engine.set.inputs.extend(queue.weigh(link, weight));
             }
             if let Some(namespaces) = queue.controller.and_then(|id| seen.get(&id)) {
-                queue.see(namespaces.clone());
+                let controllers = &mut self.controllers;
+                NvmeFrontend { engine: &mut *engine, controllers }.see(queue, namespaces);
             }
             self.controllers.give_events(queue);
             engine.set.actions.push_back(ConnectionAction::Write(id));
