@@ -55,6 +55,12 @@ impl Store {
         name
     }
 
+    /// The number of these bytes; what is made of several writes gets one that no host writes.
+    pub(super) fn number(&mut self, bytes: &Bytes) -> u64 {
+        let name = self.name(bytes).0;
+        *self.tokens[name as usize].get_or_insert(OF_MIXTURES + u64::from(name))
+    }
+
     pub(super) fn bytes(&self, content: Content) -> &Bytes {
         &self.bytes[content.0 as usize]
     }
@@ -100,6 +106,9 @@ impl Store {
     }
 }
 
+/// Numbers of what is made of several writes are from here on.
+const OF_MIXTURES: u64 = 1 << 58;
+
 fn hash(bytes: &Bytes) -> u64 {
     let words = bytes.as_chunks::<8>().0.iter();
     words.fold(0, |hash, word| mix(hash ^ u64::from_le_bytes(*word)))
@@ -139,6 +148,22 @@ mod tests {
             assert_eq!(token(&bytes), None, "byte {at}");
             bytes[at] ^= 1;
         }
+    }
+
+    /// What was made of two writes has a number of its own, by which it is known from then on.
+    #[test]
+    fn mixtures_have_numbers() {
+        let mut store = Store::new();
+        let [mut one, mut two] = [[0; SECTOR]; 2];
+        fill(1, &mut one);
+        fill(2, &mut two);
+        let both = std::array::from_fn(|at| one[at] | two[at]);
+        assert_eq!((store.known(&both), store.number(&one)), (None, 1));
+        let number = store.number(&both);
+        assert!(number >= OF_MIXTURES);
+        let name = store.name(&both);
+        assert_eq!((store.known(&both), store.token(name)), (Some(number), Some(number)));
+        assert_eq!(store.number(&both), number);
     }
 
     /// Equal bytes have one name; images differ in their digests by what is where.

@@ -204,3 +204,14 @@ fn what_cleaning_found_stays_mended() {
         assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
     }
 }
+
+/// Workloads of long runs in which laws were broken, each by the model or the judge. A step of an update was executed after
+/// another gateway had taken the unit over (20060). What an OR leaves was told from what its host had seen, although the
+/// upstream had lost that since (60114). A host was one that writes when it had asked for a copy and written nothing (80218).
+#[test]
+fn what_long_runs_found_stays_mended() {
+    for seed in [20060, 60114, 80218] {
+        let end = play(&Plan::new(seed), None, false);
+        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+    }
+}

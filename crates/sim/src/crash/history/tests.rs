@@ -320,3 +320,29 @@ fn what_is_given_up_is_not_judged() {
     assert!(!history.heals(second, &[0]), "it is still kept as lost");
     assert!(history.heals(second, &[]) && !history.is_given(0));
 }
+
+/// An OR reads what was left before it, of which the upstream may have lost something; what it leaves follows from that, and
+/// made again it may find that.
+#[test]
+fn an_or_depends_on_what_is_there() {
+    let mut history = History::new(1);
+    let write = history.arrive(0..1, false);
+    let token = history.written(write, 0);
+    history.passed(write);
+    history.acked(write);
+    let or = history.arrive_update(0..1, &[token], false);
+    let reads = |history: &History, again| {
+        [0, token, 99].map(|has| history.may_read(or, (0, Some(has)), again))
+    };
+    assert_eq!(reads(&history, false), [false, true, false]);
+    assert!(history.lost(&[Some(0)]));
+    assert_eq!(reads(&history, false), [true, false, false]);
+    let revision = history.revision();
+    history.leaves(or, &[99]);
+    assert_ne!(history.revision(), revision);
+    assert_eq!(reads(&history, false), [true, false, false]);
+    assert_eq!(reads(&history, true), [true, false, true]);
+    history.acked(or);
+    assert_eq!(history.whole(&[Some(99)]), Ok(()));
+    assert!(history.whole(&[Some(token)]).is_err());
+}

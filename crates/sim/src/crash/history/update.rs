@@ -22,6 +22,30 @@ impl History {
         place
     }
 
+    /// Whether an update may read this: what was left before it, or, if it is made `again`, what it has left itself.
+    pub(in super::super) fn may_read(
+        &self,
+        place: usize,
+        (sector, has): (u32, Option<u64>),
+        again: bool,
+    ) -> bool {
+        let mut versions = self.versions[sector as usize].iter().rev();
+        let itself = versions.clone().find(|version| again && version.0 == place + 1);
+        let before = versions.find(|version| version.0 <= place);
+        itself.into_iter().chain(before).any(|version| has == Some(version.1))
+    }
+
+    /// An update that depends on what is there has read that, and leaves these numbers.
+    pub(in super::super) fn leaves(&mut self, place: usize, tokens: &[u64]) {
+        for (sector, &token) in self.changes[place].sectors.clone().zip(tokens) {
+            let mut versions = self.versions[sector as usize].iter_mut();
+            if let Some(own) = versions.find(|version| version.0 == place + 1) {
+                self.revision += u64::from(own.1 != token);
+                own.1 = token;
+            }
+        }
+    }
+
     /// The number that a sector gets from the next change that arrives.
     pub(in super::super) fn next_token(&self, sector: u32) -> u64 {
         self.token(self.numbers + 1, sector)

@@ -204,6 +204,18 @@ impl Shell<'_> {
         if early { self.copied(tag, true) } else { Ok(()) }
     }
 
+    /// The host of a copy is one that writes when the first write of the copy arrives: what is acknowledged while the copy
+    /// still reads is no barrier because of it.
+    pub(super) fn copy_writes(&mut self, input: &Input) {
+        if let Input::Arrive(Request { tag, volume, op: Op::Write, .. }) = input
+            && *volume == VOLUME
+            && let Some(copy) = self.asked.get(tag).and_then(Asked::of_copy)
+            && let Some(Asked::Copy(copying)) = self.asked.get(&copy)
+        {
+            self.hosts.entry(copying.host).or_default();
+        }
+    }
+
     /// A request of a copy has ended.
     pub(super) fn copy_stepped(
         &mut self,

@@ -63,6 +63,11 @@ impl Shell<'_> {
         true
     }
 
+    /// Whether the target refuses what is to change the unit: another gateway owns it.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.target.rival.is_some() && !self.tenure.admitted
+    }
+
     /// Another gateway owns the unit: every operation fails from now on.
     fn fence(&mut self) {
         self.tell(|| "the gateway finds that another one owns the unit".to_owned());

@@ -5,7 +5,7 @@ use super::super::content::{Content, SECTOR, fill};
 use super::super::events::Event as Happening;
 use super::super::history::{Broken, History};
 use super::super::lasting::Lasting;
-use super::super::plan::{Ask, Between, Place, What};
+use super::super::plan::{Ask, Place, What};
 use super::copy::Copying;
 use super::update::Updating;
 use super::{Fault, Shell, VOLUME, bytes};
@@ -67,7 +67,7 @@ impl Asked {
     }
 
     /// The copy that it is a request of.
-    const fn of_copy(&self) -> Option<Tag> {
+    pub(super) const fn of_copy(&self) -> Option<Tag> {
         match self {
             Self::Change { of, .. } | Self::Read { of, .. } => *of,
             Self::Other { of } => Some(*of),
@@ -139,11 +139,8 @@ impl Shell<'_> {
         let tag = Tag(self.lasting.tags);
         self.tell(|| format!("request {} of {ask}", tag.0));
         let flushes = matches!(ask.what, What::Flush | What::Write { fua: true, .. });
-        let writes_here = match &ask.what {
-            What::Copy(copy) => copy.between != Between::OutOf,
-            // An update is durable upstream: its host is not one that writes without a flush.
-            what => !matches!(what, What::Read(_) | What::Update(..)),
-        };
+        // An update is durable upstream: its host is not one that writes without a flush. A copy reads first.
+        let writes_here = !matches!(ask.what, What::Read(_) | What::Update(..) | What::Copy(_));
         if writes_here {
             *self.hosts.entry(ask.host).or_default() |= flushes;
         }
@@ -237,7 +234,9 @@ impl Shell<'_> {
         match (asked, outcome) {
             (Asked::Told, _) | (Asked::Flush { .. }, Err(IoError::Busy)) => {}
             (Asked::Change { place, .. }, Err(IoError::Busy)) => history.refused(place),
-            (Asked::Update(update), Ok(())) => update.answered(history)?,
+            (Asked::Update(update), Ok(())) => {
+                update.answered(history, self.target.rival.is_none())?;
+            }
             // Who reads while another gateway takes over may see what that one writes.
             (_, Err(_)) | (Asked::Read { .. }, Ok(())) if self.target.rival.is_some() => {}
             // What it reads cannot be read, or was given up.

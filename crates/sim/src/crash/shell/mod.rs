@@ -510,6 +510,7 @@ impl<'a> Shell<'a> {
             }
             let Some(input) = self.told.pop_front() else { return Ok(()) };
             self.unflushed.hears(&input);
+            self.copy_writes(&input);
             if matches!(input, Input::PathUp(..) | Input::UnitReset(_) | Input::WriteLost(_)) {
                 self.lasting.history.found_out();
             }

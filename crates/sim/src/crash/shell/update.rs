@@ -1,10 +1,11 @@
 //! Updates: commands of several I/Os upstream, as the gateway's tasks make them.
 
 use super::super::bug::Bug;
-use super::super::content::{Content, SECTOR, fill};
+use super::super::content::{Content, SECTOR, Store, fill};
 use super::super::events::Event as Happening;
 use super::super::history::{Broken, History};
 use super::super::journal::Record;
+use super::super::lasting::Lasting;
 use super::super::plan::Update;
 use super::{Asked, Effect, Fault, Io, Shell};
 use std::ops::Range;
@@ -22,7 +23,11 @@ pub(super) struct Updating {
     expected: Vec<u64>,
     /// What is to be there then; an OR operand has zeroes where it changes nothing.
     data: Vec<u8>,
+    /// What an OR has made of its operand and what it has read.
+    result: Option<Vec<u8>>,
     step: Step,
+    /// What was there before the upstream lost something while this was reading: it may have read that.
+    faded: Option<Box<History>>,
     /// It has compared, and found this.
     equal: Option<bool>,
 }
@@ -40,14 +45,14 @@ enum Step {
 }
 
 impl Updating {
-    /// The host gets its answer.
-    pub(super) fn answered(&self, history: &mut History) -> Result<(), Broken> {
+    /// The host gets its answer; what it has compared with may be of the owner of the unit, if that is not this gateway.
+    pub(super) fn answered(&self, history: &mut History, owns: bool) -> Result<(), Broken> {
         match (self.place, self.equal) {
             (Some(place), Some(false)) if self.update == Update::Compare => {
                 // Another host may have lost what was there from a cache of the upstream meanwhile.
                 history.refused(place);
                 let is = |(sector, &token): (u32, &u64)| history.newest(sector) == Some(token);
-                if self.sectors.clone().zip(&self.expected).all(is) {
+                if owns && self.sectors.clone().zip(&self.expected).all(is) {
                     return Err(Broken::Read(format!(
                         "COMPARE AND WRITE of sectors {:?} finds a difference from what is there",
                         self.sectors
@@ -62,6 +67,41 @@ impl Updating {
 }
 
 impl Updating {
+    /// The upstream loses something: what it had may have been read already.
+    pub(super) fn doubt(&mut self, history: &History) {
+        if self.step == Step::Read {
+            self.faded.get_or_insert_with(|| Box::new(history.clone()));
+        }
+    }
+
+    /// An OR has read this: what it writes, and what that leaves in each sector, follows from it. What another host has
+    /// written to a cache of the upstream may have been lost since it arrived.
+    fn ors(
+        &mut self,
+        read: &[u8],
+        (history, store): (&mut History, &mut Store),
+    ) -> Result<(), Broken> {
+        let Some(place) = self.place else { unreachable!("an OR changes something") };
+        let again = self.result.is_some();
+        let data: Vec<u8> = self.data.iter().zip(read).map(|(ours, has)| ours | has).collect();
+        for (sector, has) in self.sectors.clone().zip(read.as_chunks::<SECTOR>().0) {
+            let has = store.known(has);
+            let is = |history: &History| history.may_read(place, (sector, has), again);
+            if !is(history) && !self.faded.as_deref().is_some_and(is) {
+                let text = format!(
+                    "ORWRITE of {:?} has read something else from sector {sector} than was there",
+                    self.sectors
+                );
+                return Err(Broken::Read(text));
+            }
+        }
+        let tokens: Vec<u64> =
+            data.as_chunks::<SECTOR>().0.iter().map(|bytes| store.number(bytes)).collect();
+        history.leaves(place, &tokens);
+        self.result = Some(data);
+        Ok(())
+    }
+
     /// It was not begun.
     pub(super) fn refused(&self, history: &mut History) {
         if let Some(place) = self.place {
@@ -92,7 +132,8 @@ impl Shell<'_> {
             // What was never there.
             expected.fill(u64::MAX);
         }
-        Updating { sectors, update, place, expected, data, step: Step::Begin, equal: None }
+        let (step, result, faded, equal) = (Step::Begin, None, None, None);
+        Updating { sectors, update, place, expected, data, result, step, faded, equal }
     }
 
     /// The pipeline has handed an update to the upstream, perhaps once more.
@@ -125,12 +166,17 @@ impl Shell<'_> {
             unreachable!("as it began")
         };
         update.step = step;
+        update.faded = None;
         let first = update.sectors.start;
         match step {
             Step::Begin => unreachable!("no step"),
             Step::Read | Step::ReadBack => {
                 let bytes = self.upstream_bytes(&io);
                 self.ios.push(Io::Store(io, Effect::Read(bytes)));
+            }
+            // Each step is a command of its own, which the target may refuse.
+            Step::Write | Step::InPlace if self.is_refused() => {
+                self.ios.push(Io::Store(io, Effect::Conflict));
             }
             Step::Write | Step::InPlace => {
                 let contents = self.contents_of(io.tag);
@@ -157,7 +203,8 @@ impl Shell<'_> {
     fn contents_of(&mut self, tag: Tag) -> Vec<Content> {
         let Some(Asked::Update(update)) = self.asked.get(&tag) else { unreachable!("as it began") };
         let store = &mut self.lasting.store;
-        update.data.as_chunks::<SECTOR>().0.iter().map(|bytes| store.name(bytes)).collect()
+        let data = update.result.as_ref().unwrap_or(&update.data);
+        data.as_chunks::<SECTOR>().0.iter().map(|bytes| store.name(bytes)).collect()
     }
 
     /// The journal has what a step has written.
@@ -188,34 +235,32 @@ impl Shell<'_> {
     /// The upstream has done a step of an update, and has read this if it was to read.
     pub(super) fn updated(&mut self, io: StoreIo, read: Option<&[u8]>) -> Result<(), Fault> {
         let ignores = self.is(Bug::MiscompareWritten);
+        let owns = self.target.rival.is_none();
         let Some(Asked::Update(update)) = self.asked.get_mut(&io.tag) else {
             unreachable!("as it began")
         };
         let read = read.unwrap_or_default();
         let sectors = read.as_chunks::<SECTOR>().0;
         let next = match (update.step, update.update) {
+            // Of data of another gateway nothing follows: the write is refused.
+            (Step::Read, Update::Or) if !owns => Some(Step::Write),
             (Step::Read, Update::Or) => {
-                for (byte, has) in update.data.iter_mut().zip(read) {
-                    *byte |= has;
-                }
+                let Lasting { history, store, .. } = &mut *self.lasting;
+                update.ors(read, (history, store))?;
                 Some(Step::Write)
             }
             (Step::Read, _) => {
-                let mut sector = [0; SECTOR];
-                let equal = sectors.iter().zip(&update.expected).all(|(has, &token)| {
-                    sector.fill(0);
-                    if token != 0 {
-                        fill(token, &mut sector);
-                    }
-                    *has == sector
-                });
+                let store = &self.lasting.store;
+                let is = |(has, &token)| store.known(has) == Some(token);
+                let equal = sectors.iter().zip(&update.expected).all(is);
                 update.equal = Some(equal);
                 self.lasting.events[Happening::Miscompare] += u64::from(!equal);
                 (equal || ignores).then_some(Step::Write)
             }
             (Step::Write, Update::Verify) => Some(Step::ReadBack),
             (Step::ReadBack, _) => {
-                if read != update.data {
+                // What another gateway has written since is no fault of this one.
+                if owns && read != update.data {
                     let text = format!("WRITE AND VERIFY of {:?} reads other data", update.sectors);
                     return Err(Broken::Read(text).into());
                 }

@@ -59,9 +59,8 @@ impl Shell<'_> {
             self.stored(key, Ok(()));
             return Ok(());
         }
-        let refused = self.target.rival.is_some() && !self.tenure.admitted;
         let effect = match op {
-            _ if refused && op != Op::Read => Effect::Conflict,
+            _ if self.is_refused() && op != Op::Read => Effect::Conflict,
             Op::Flush if self.is(Bug::PassedFlushDropped) && of_host => Effect::Nothing,
             Op::Flush if self.is(Bug::DebtFlushDropped) && pays => Effect::Nothing,
             Op::Flush => {
@@ -247,6 +246,7 @@ impl Shell<'_> {
         for asked in self.asked.values_mut() {
             match asked {
                 Asked::Copy(copying) => copying.doubt(),
+                Asked::Update(update) => update.doubt(&self.lasting.history),
                 Asked::Read { faded, .. } => {
                     faded.get_or_insert_with(|| Box::new(self.lasting.history.clone()));
                 }
