@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// What was made of two writes has a number of its own, by which it is known from then on.
+    /// What was made of two writes has another number, by which it is known from then on.
     #[test]
     fn mixtures_have_numbers() {
         let mut store = Store::new();

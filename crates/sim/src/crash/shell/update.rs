@@ -174,7 +174,7 @@ impl Shell<'_> {
                 let bytes = self.upstream_bytes(&io);
                 self.ios.push(Io::Store(io, Effect::Read(bytes)));
             }
-            // Each step is a command of its own, which the target may refuse.
+            // Each step is a separate command, which the target may refuse.
             Step::Write | Step::InPlace if self.is_refused() => {
                 self.ios.push(Io::Store(io, Effect::Conflict));
             }
