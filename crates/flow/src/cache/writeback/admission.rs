@@ -231,11 +231,6 @@ impl Admission {
 /// From here on admission is paced, in thousandths.
 pub(super) const FILL_PACED: u32 = 750;
 
-/// From here on a batch begins no epoch behind the end of another: what is destaged when the log is full was logged long
-/// before, and epochs that are narrow then fall behind hosts. 5 % of narrow epochs are less than what hosts may be ahead
-/// while the log fills from [`FILL_PACED`] on.
-pub(super) const FILL_WIDE: u32 = 50;
-
 /// From here on nothing new is admitted.
 pub(super) const FILL_HELD: u32 = 950;
 

@@ -1,7 +1,7 @@
 //! From admission into the log: which writes the next batch takes, and what they become.
 
 use super::super::acks::Pending;
-use super::super::admission::{FILL_PACED, FILL_WIDE};
+use super::super::admission::FILL_PACED;
 use super::super::effect::{DRAIN, FULL, Kind, Memory, PACE, Write};
 use super::super::format::{Descriptor, PAGE, RecordKind, SECTOR, Size};
 use super::super::settings::{Mode, Sync};
@@ -61,7 +61,7 @@ impl Log {
             }
             self.destage.epochs_mut().close_before(Some(event));
             let cut = self.destage.epochs().cut();
-            if cut.is_some() && size.records > 0 && fill >= FILL_WIDE {
+            if cut.is_some() && size.records > 0 && fill >= FILL_PACED {
                 // What goes upstream together begins with all that waits: an epoch takes a round trip, however small.
                 self.admission.hold(PACE);
                 break;
