@@ -37,8 +37,7 @@ impl Namespaces {
 
     /// Index of the volume behind the namespace of this identifier.
     pub(super) fn volume_of(&self, nsid: u32) -> Option<usize> {
-        let found = self.facts.binary_search_by_key(&nsid, |one| one.nsid);
-        found.ok().map(|place| self.volumes[place])
+        self.place_of(nsid).map(|place| self.volumes[place])
     }
 
     /// The identifier of the first namespace of this volume.
@@ -49,8 +48,11 @@ impl Namespaces {
 
     /// The namespace of this identifier.
     pub(super) fn get(&self, nsid: u32) -> Option<&Namespace> {
-        let found = self.facts.binary_search_by_key(&nsid, |one| one.nsid);
-        found.ok().map(|place| &self.facts[place])
+        self.place_of(nsid).map(|place| &self.facts[place])
+    }
+
+    fn place_of(&self, nsid: u32) -> Option<usize> {
+        self.facts.binary_search_by_key(&nsid, |one| one.nsid).ok()
     }
 }
 

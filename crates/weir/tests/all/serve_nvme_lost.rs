@@ -212,6 +212,10 @@ fn what_waits_ends_with_its_namespace() {
         assert_eq!(controller.admin.execute(KEEP_ALIVE, 0, &[], Move::None).status, 0);
     }
     std::fs::write(gateway.folder.join("weir.toml"), with("new", true)).unwrap();
+    let refused = gateway.command(&["reload"]);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{told}");
+    assert!(told.contains("(NVMe controller 1, namespace 2 of "), "{told}");
     gateway.asked(&["reload", "--force"]);
     for cid in [write, trim] {
         assert_eq!(queue.wait(cid).unwrap().status, 0x0b);

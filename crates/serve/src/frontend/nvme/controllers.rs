@@ -93,14 +93,14 @@ impl Controllers {
         self.by_id.iter().filter_map(of).collect()
     }
 
-    /// Makes a controller for the Connect of an admin queue.
+    /// Makes a controller for the Connect of an admin queue: its identifier, and what its host sees.
     pub(super) fn admit_admin(
         &mut self,
         engine: &CommandEngine,
         connection: ConnectionId,
         connect: &Connect,
         local: Option<SocketAddr>,
-    ) -> Result<u16, ConnectRefusal> {
+    ) -> Result<(u16, Rc<Namespaces>), ConnectRefusal> {
         let nvme = &engine.catalog.nvme;
         let namespaces = if connect.subsystem == discovery::NQN {
             Namespaces::default()
@@ -132,18 +132,18 @@ impl Controllers {
             quiesce_ms: (nvme.quiesce.as_nanos() / 1_000_000).min(u16::MAX.into()) as u16,
         };
         let now = engine.set.now;
-        let (id, limits) = (self.last_id, self.limits);
+        let (id, limits, namespaces) = (self.last_id, self.limits, Rc::new(namespaces));
         let entry = Entry {
             controller: Controller::new(id, Arc::new(subsystem), limits, connect, wire_time(now)),
             admin: connection,
             local,
             queues: BTreeMap::new(),
             past: Vec::new(),
-            namespaces: Rc::new(namespaces),
+            namespaces: namespaces.clone(),
             ending: Ending::No,
         };
         self.by_id.insert(id, entry);
-        Ok(id)
+        Ok((id, namespaces))
     }
 
     /// Connects an I/O queue to its controller. `None`: an older connection of the queue has not ended.
@@ -241,9 +241,8 @@ impl Controllers {
     ) -> Vec<ConnectionId> {
         let mut told = Vec::new();
         for entry in self.by_id.values_mut().filter(|one| one.controller.host_id() == host) {
-            let place = entry.namespaces.volumes.iter().position(|&one| one == volume);
-            if let Some(place) = place {
-                entry.controller.reservation_notice(entry.namespaces.facts[place].nsid, notice);
+            if let Some(nsid) = entry.namespaces.nsid_of(volume) {
+                entry.controller.reservation_notice(nsid, notice);
                 told.push(entry.admin);
             }
         }

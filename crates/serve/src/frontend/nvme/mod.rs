@@ -209,10 +209,12 @@ impl NvmeFrontend<'_> {
             let until = self.engine.set.now + QUEUE_ENDS_WITHIN;
             return self.connect_io(connection, connect, until);
         }
-        let Speech::Nvme(queue) = &connection.speech else { return };
-        let local = queue.local;
-        match self.controllers.admit_admin(self.engine, connection.id, &connect, local) {
-            Ok(id) => self.admitted(connection, &connect, id),
+        let Speech::Nvme(queue) = &mut connection.speech else { return };
+        match self.controllers.admit_admin(self.engine, connection.id, &connect, queue.local) {
+            Ok((id, namespaces)) => {
+                queue.namespaces = namespaces;
+                self.admitted(connection, &connect, id);
+            }
             Err(refusal) => self.refuse(connection, &connect, refusal),
         }
     }
