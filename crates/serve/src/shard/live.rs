@@ -187,7 +187,7 @@ pub(crate) fn persisted_state(
     let path = atomic_journal::path(path);
     // A journal that atomic writes have left is finished even if there shall be no more of them: later
     // it would undo what was written since.
-    let there = path.exists();
+    let there = path.try_exists().unwrap_or(true);
     let exists = !volume.read_only && there;
     if let Some(kept) = volume.file().filter(|_| volume.atomic || exists) {
         let failed = |source| ServeError::Journal { volume: name(), path: path.clone(), source };

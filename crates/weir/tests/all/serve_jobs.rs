@@ -11,6 +11,8 @@ use std::path::Path;
 
 const MIB: usize = 1 << 20;
 
+const CONTROL: &str = "[control]\nsocket = \"c.sock\"\n";
+
 /// Two volumes as two units of one target; `more` is said of the second.
 fn two_units(more: &str) -> String {
     format!(
@@ -248,6 +250,51 @@ fn a_sanitize_survives_a_crash() {
     let mut gateway = Gateway::start(&folder, &config, &[]);
     assert!(gateway.session("one").read(0, 512) == [1; 512]);
     gateway.stop();
+}
+
+/// A volume that is being sanitized is not taken away, not even by force.
+#[test]
+fn a_volume_that_is_sanitized_stays() {
+    let folder = folder("sanitize-stays");
+    allocate(&folder, 192);
+    let config = format!("{CONTROL}{}", two_units("").replacen("64MiB", "192MiB", 1));
+    let mut gateway = Gateway::start(&folder, &config, &[]);
+    let mut session = gateway.session("one");
+    let (cdb, list) = overwrite(16, &[0x77], true);
+    session.execute(cdb, list).good();
+    let (_, other) = config.split_once("[[volume]]\nname = \"other\"").unwrap();
+    let without = format!("{CONTROL}[[volume]]\nname = \"other\"{other}");
+    let without = without.replace("0 = \"disk\", ", "");
+    std::fs::write(folder.join("weir.toml"), without).unwrap();
+    let refused = gateway.command(&["reload", "--force"]);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{told}");
+    assert!(told.contains("volume `disk` is in use by a SANITIZE"), "{told}");
+    assert_eq!(session.sense_of(READY, Transfer::None), SANITIZE_IN_PROGRESS);
+    gateway.kill();
+}
+
+/// A copy holds the volumes that it names: another one that its host saw goes meanwhile.
+#[test]
+fn a_copy_holds_no_other_volume() {
+    let backend = "[[backend]]\nname = \"slow\"\nmodel = \"fixed\"\nservice = \"500ms\"\nservers = 1\n";
+    let slow = format!("{CONTROL}{backend}{}", two_units("backend = \"slow\""));
+    let third = "[[volume]]\nname = \"third\"\nfile = \"third.img\"\nsize = \"1MiB\"\n";
+    let unmapped = slow.clone() + third;
+    let mapped = unmapped.replace("1 = \"other\"", "1 = \"other\", 2 = \"third\"");
+    let mut gateway = Gateway::start(&folder("copy-others"), &mapped, &[]);
+    let mut session = gateway.session("one");
+    let names = names(&mut session);
+    let (cdb, list) = extended_copy(&names, 0, 0, 31 * MIB);
+    session.issue(cdb, list);
+    session.ping();
+    for config in [unmapped, slow] {
+        std::fs::write(gateway.folder.join("weir.toml"), config).unwrap();
+        gateway.asked(&["reload"]);
+    }
+    gateway.logged(&["volume removed", "third"]);
+    assert_eq!(gateway.count("copy volume"), 0, "it goes on: {}", gateway.log());
+    gateway.kill();
 }
 
 /// ABORT TASK of a SANITIZE command returns while the sanitize continues, and no status comes for it.

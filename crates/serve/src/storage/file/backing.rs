@@ -265,9 +265,13 @@ impl Backing {
             // Before it is opened again: it is opened, and locked, by one at a time.
             drop(file);
             options.create(false).custom_flags(exclusive | libc::O_DIRECT);
-            let past_cache = open(&options).ok();
+            let past_cache = open(&options);
+            if matches!(past_cache, Err(OpenError::InUse { .. })) {
+                // Another gateway has taken the file in between: it is not ours to remove.
+                made.0 = None;
+            }
             let past_cache =
-                past_cache.filter(|file| can_read_blocks(file, volume.block_size, capacity));
+                past_cache.ok().filter(|file| can_read_blocks(file, volume.block_size, capacity));
             direct = past_cache.is_some();
             file = match past_cache {
                 Some(file) => file,
@@ -278,7 +282,7 @@ impl Backing {
                         block_size: volume.block_size,
                     });
                 }
-                None => open(options.custom_flags(exclusive))?,
+                None => open(options.custom_flags(exclusive)).inspect_err(|_| made.0 = None)?,
             };
         }
         let holes = volume.read_only || device || can_make_holes(&file, capacity.max(found));

@@ -23,7 +23,7 @@ pub(crate) struct Copy {
     pub(super) key: TaskKey,
     nexus: Rc<Nexus>,
     plan: Plan,
-    /// The volumes that the host sees, and the place of the command's own among them.
+    /// The volumes of the command and of its targets that the host sees, and the place of the first among them.
     volumes: Vec<usize>,
     own: usize,
     /// The segment that is being copied.
@@ -74,9 +74,14 @@ impl Jobs {
         key: TaskKey,
         nexus: &Rc<Nexus>,
         plan: Plan,
-        volumes: Vec<usize>,
+        mut volumes: Vec<usize>,
     ) {
         let own = cx.set.tasks[key].volume;
+        // The others may go while it runs.
+        volumes.retain(|&volume| {
+            let disk = cx.catalog.volumes[volume].unit.disk();
+            volume == own || plan.targets.iter().any(|target| target.names(disk))
+        });
         let Some(own) = volumes.iter().position(|&volume| volume == own) else {
             // It was hidden from the host while the list was on its way.
             cx.set.decide(key, Answer::Refused(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into()));
