@@ -25,6 +25,13 @@ fn no_crash_breaks_a_law() {
     assert_eq!((sum(|kind| kind.log), sum(|kind| kind.upstream)), (report.states, report.states));
 }
 
+/// Plays a workload, in which no law is broken.
+fn holds(plan: &Plan) -> End {
+    let end = play(plan, None, false);
+    assert!(end.fault.is_none(), "{}: {}", plan.seed, end.fault.unwrap().broken);
+    end
+}
+
 /// What happens in less than one of a hundred workloads.
 const SELDOM: [Event; 3] = [Event::LargeLogCopy, Event::LateWriteCleaned, Event::TakeOverCleaned];
 
@@ -34,8 +41,7 @@ const SELDOM: [Event; 3] = [Event::LargeLogCopy, Event::LateWriteCleaned, Event:
 fn cleaning_meets_what_is_seldom() {
     let mut events = Events::default();
     for seed in [11, 26, 36, 68, 90, 106, 126, 195] {
-        let end = play(&Plan::with_cleaning(seed), None, false);
-        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+        let end = holds(&Plan::with_cleaning(seed));
         events += end.events;
     }
     for event in SELDOM.into_iter().chain([Event::Tear, Event::Settings]) {
@@ -50,8 +56,7 @@ fn cleaning_meets_what_is_seldom() {
 #[test]
 fn what_was_found_stays_mended() {
     for seed in [27, 168, 287, 848, 1886, 2186, 3356, 8536] {
-        let end = play(&Plan::plain(seed), None, false);
-        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+        holds(&Plan::plain(seed));
     }
 }
 
@@ -64,8 +69,7 @@ fn what_enumeration_found_stays_mended() {
     for seed in [192, 227, 252, 341, 972, 3711, 4682, 6192, 9163, 11250, 12293, 13107] {
         // As they were drawn when there were no such resets and losses.
         let plan = Plan { unit_resets: 0, deferred: 0, ..Plan::crossing(seed) };
-        let end = play(&plan, None, false);
-        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+        holds(&plan);
     }
 }
 
@@ -79,8 +83,7 @@ fn what_updates_found_stays_mended() {
         if seed == 8 {
             plan.decays(3);
         }
-        let end = play(&plan, None, false);
-        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+        holds(&plan);
     }
 }
 
@@ -91,8 +94,7 @@ fn what_updates_found_stays_mended() {
 #[test]
 fn what_copies_tears_and_stores_found_stays_mended() {
     for seed in [645, 1004, 2070] {
-        let end = play(&Plan::without_cleaning(seed), None, false);
-        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+        holds(&Plan::without_cleaning(seed));
     }
 }
 
@@ -200,8 +202,7 @@ fn what_cleaning_found_stays_mended() {
     for seed in [99, 114] {
         // As they were drawn when the class had no torn sectors and no other settings.
         let plan = Plan { tears: false, changes: false, ..Plan::new(seed) };
-        let end = play(&plan, None, false);
-        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+        holds(&plan);
     }
 }
 
@@ -211,7 +212,6 @@ fn what_cleaning_found_stays_mended() {
 #[test]
 fn what_long_runs_found_stays_mended() {
     for seed in [20060, 60114, 80218] {
-        let end = play(&Plan::new(seed), None, false);
-        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+        holds(&Plan::new(seed));
     }
 }

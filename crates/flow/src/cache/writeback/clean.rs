@@ -34,8 +34,6 @@ pub(super) struct Cleaner {
     pub(super) job: Option<Copying>,
     /// A segment of which something cannot be read, and when that is tried again.
     pub(super) unreadable: Option<(u64, Instant)>,
-    /// The last batch was of copies.
-    pub(super) had_turn: bool,
 }
 
 /// Data that is being copied.

@@ -388,7 +388,7 @@ mod tests {
     /// it keeps them apart: before the first was closed, or before the second began.
     #[test]
     fn what_has_no_order_is_one_epoch() {
-        let merged = |acked: [bool; 3], from: u64| {
+        let merged = |acked: [bool; 3], (from, length): (u64, u64), (begun, most): (usize, u64)| {
             let mut epochs = Epochs::new(Order::Flush, VecDeque::new(), false);
             let mut superseded = 0;
             for (i, acked) in acked.into_iter().enumerate() {
@@ -396,7 +396,8 @@ mod tests {
                 if epochs.cut().is_some() {
                     epochs.cut_written(Instant::ZERO, seq);
                 }
-                epochs.add(Instant::ZERO, seq + 1, (from, from + 8), 8, |_| ());
+                let length = if i == 1 { length } else { 8 };
+                epochs.add(Instant::ZERO, seq + 1, (from, from + length), length, |_| ());
                 if acked && i == 0 {
                     epochs.acked(true);
                 }
@@ -404,16 +405,25 @@ mod tests {
                 if acked && i > 0 {
                     epochs.acked(true);
                 }
-                epochs.merge(0, 20, |held| superseded += held.end - held.start);
+                epochs.merge(begun, most, |held| superseded += held.end - held.start);
             }
             let ids: Vec<_> = epochs.list.iter().map(|epoch| (epoch.id, epoch.last)).collect();
             (ids, superseded)
         };
-        assert_eq!(merged([false; 3], 0), ([(30, 31)].to_vec(), 16));
-        assert_eq!(merged([true, false, false], 0), ([(11, 11), (30, 31)].to_vec(), 8));
-        assert_eq!(merged([false, true, false], 0), ([(20, 21), (30, 31)].to_vec(), 8));
-        assert_eq!(merged([false; 3], 4), ([(30, 31)].to_vec(), 12));
-        assert_eq!(merged([false; 3], 100).0.len(), 3, "they have nothing in common");
+        let (all, open) = ((0, 8), (0, 20));
+        assert_eq!(merged([false; 3], all, open), ([(30, 31)].to_vec(), 16));
+        assert_eq!(merged([true, false, false], all, open), ([(11, 11), (30, 31)].to_vec(), 8));
+        assert_eq!(merged([false, true, false], all, open), ([(20, 21), (30, 31)].to_vec(), 8));
+        assert_eq!(merged([false; 3], (4, 8), open), ([(30, 31)].to_vec(), 12));
+        let left = |range, limits| merged([false; 3], range, limits).0.len();
+        assert_eq!(left((100, 8), open), 3, "they have nothing in common");
+        assert_eq!(
+            left((7, 16), (0, 100)),
+            2,
+            "an eighth of the second is more than it has of the first"
+        );
+        assert_eq!(left((4, 8), (0, 11)), 3, "they are too large together");
+        assert_eq!(left((0, 8), (1, 20)), 2, "the first one is on its way");
     }
 
     /// An epoch that still takes records is not written back.

@@ -17,14 +17,9 @@ impl Log {
         if self.wal.has_unwritten() {
             return self.wal.write_again().map(|write| (write, false));
         }
-        let (before, copies) = (self.cleaner.had_turn, |write| (write, true));
-        let first = if before { None } else { self.compose_copies() };
-        let batch = first.map(copies).or_else(|| {
-            let writes = self.compose_writes(now).map(|write| (write, false));
-            writes.or_else(|| if before { self.compose_copies().map(copies) } else { None })
-        });
-        self.cleaner.had_turn = batch.as_ref().is_some_and(|&(_, copies)| copies);
-        batch
+        // A job is ready again after a cycle of the log at the earliest: writes that wait have their batch before that.
+        let copies = self.compose_copies().map(|write| (write, true));
+        copies.or_else(|| self.compose_writes(now).map(|write| (write, false)))
     }
 
     /// Makes a batch of writes that are admitted.

@@ -212,9 +212,15 @@ fn garbage_leaves_a_log_without_room() {
     rig.settle();
 }
 
-/// A segment that could not be read is read again after a while, and by itself.
+/// A segment that could not be read is read again after a while by itself, and at once when an operator says so.
 #[test]
 fn what_cannot_be_read_is_read_again() {
+    for retried in [false, true] {
+        read_again(retried);
+    }
+}
+
+fn read_again(retried: bool) {
     let mut rig = away(1, Settings { epoch_bytes: 1 << 30, ..twelve() }, 64);
     rig.rotten = true;
     rig.ask(Some(Kind::Write), 40, 16, false);
@@ -240,9 +246,13 @@ fn what_cannot_be_read_is_read_again() {
         overwrite(&mut rig, &mut failed, true);
     }
     assert_eq!((failed, copied(&rig)), (1, 0), "it is not read again at once");
-    let until = rig.now + AGAIN;
-    while rig.now < until {
-        rig.sleep(until);
+    if retried {
+        rig.log.retry();
+    } else {
+        let until = rig.now + AGAIN;
+        while rig.now < until {
+            rig.sleep(until);
+        }
     }
     for _ in 0..4 {
         overwrite(&mut rig, &mut failed, false);
