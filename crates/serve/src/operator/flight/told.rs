@@ -69,10 +69,10 @@ impl Flight {
                 wanted.as_ref().is_none_or(|wanted| *wanted == name())
             };
             let held = |rule: &String| record.times.held().any(|(_, known, _)| known.0 == rule);
-            matches(&asked.tenant, &|| (names.tenant)(record.request.tenant))
+            after.is_none_or(|after| entry.number > after)
+                && matches(&asked.tenant, &|| (names.tenant)(record.request.tenant))
                 && matches(&asked.volume, &|| (names.volume)(record.request.volume))
                 && asked.rule.as_ref().is_none_or(held)
-                && after.is_none_or(|after| entry.number > after)
         };
         let (entries, counts, span) = self.kept.find(now, asked.within, asked.limit, wants);
         let told = entries.iter().map(|entry| self.told(now, entry, names)).collect();

@@ -2,7 +2,8 @@
 //!
 //! A separate thread parses requests, encodes answers and never makes the event loop wait. The thread
 //! asks the event loop at most one question of each [`Subject`] at a time, and uses an answer for all clients that ask
-//! within [`FRESH`]: many clients cost hosts no more than one. Orders go to it one by one, after [`guard`] has found that
+//! within [`FRESH`]: many clients cost hosts no more than one. Each client asks for a request by its id alone; the limit of
+//! requests a second is that of these questions, too. Orders go to it one by one, after [`guard`] has found that
 //! the client may give them.
 //! [Decision 42](../../../../docs/decisions/0042-http.md) has the reasons.
 

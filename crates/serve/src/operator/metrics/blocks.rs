@@ -32,9 +32,7 @@ impl VolumeBlock {
             bytes: Default::default(),
         }
     }
-}
 
-impl VolumeBlock {
     /// The volume is there, or has gone.
     pub(crate) fn set_there(&self, there: bool) {
         self.gone.store(!there, Ordering::Relaxed);

@@ -78,13 +78,14 @@ impl Metrics {
 
     /// A volume has come.
     pub(crate) fn volume_came(&self, id: VolumeId, name: impl FnOnce() -> String) {
-        let is_back = self.volumes.own(id.index()).is_some_and(|block| !block.is_there());
-        if is_back {
-            self.volumes.back();
-        }
-        let block = self.volume(id, name);
-        if self.volumes.own(id.index()).is_some() {
-            block.set_there(true);
+        match self.volumes.own(id.index()) {
+            Some(block) if !block.is_there() => {
+                block.set_there(true);
+                self.volumes.back();
+            }
+            _ => {
+                self.volume(id, name);
+            }
         }
     }
 

@@ -102,6 +102,30 @@ fn tenants_beyond_the_limit_are_summed() {
     assert!(text.contains("weir_requests_total{op=\"read\",result=\"ok\"} 10007\n"));
 }
 
+/// The series of a volume that has gone are not there, its counts stay in the sums, and it continues to count if it comes
+/// back.
+#[test]
+fn a_volume_that_has_gone_stays_in_sums() {
+    let metrics = Metrics::new(0);
+    let read = request(0, Op::Read, 512);
+    let bytes = |text: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with("weir_volume_io_bytes_total{"));
+        lines.find(|line| line.contains("direction=\"read\"")).map(str::to_owned)
+    };
+    complete(&metrics, &read, Ok(()), None);
+    metrics.volume_went(read.volume);
+    let text = page(&metrics, Format::Text);
+    assert_eq!(bytes(&text), None);
+    assert!(text.contains("weir_requests_total{op=\"read\",result=\"ok\"} 1\n"), "{text}");
+    let sample = metrics.sample(&Moment::default());
+    assert_eq!((sample.volumes.len(), sample.all.requests), (0, 1));
+    metrics.volume_came(read.volume, || unreachable!("it has a block"));
+    complete(&metrics, &read, Ok(()), None);
+    let text = page(&metrics, Format::Text);
+    assert!(bytes(&text).is_some_and(|line| line.ends_with(" 1024")), "{text}");
+    assert_eq!(metrics.sample(&Moment::default()).volumes.len(), 1);
+}
+
 /// `OpenMetrics` has the same samples as the text format, names the family of a counter without `_total`, names units,
 /// and ends in `# EOF`.
 #[test]

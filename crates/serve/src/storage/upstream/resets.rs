@@ -12,7 +12,8 @@
 //! | a flush ends well while a path is asked | it waits for the answers |
 //! | a path is lost | it cannot be asked again, so the next report of another path is new; with no path left, held flushes fail and are sent again |
 //!
-//! Cost: nothing while no path is asked; after a reset two round trips, after a login one.
+//! Cost: nothing while no path is asked; after a reset two round trips, after a login one, more where a reset or a login
+//! comes meanwhile: a question that was asked too early is repeated.
 
 use crate::storage::io::Ended;
 use weir_flow::clock::Instant;
@@ -23,7 +24,8 @@ pub(super) struct Resets {
     paths: Vec<PathReports>,
     /// When the answers are in, all paths are asked.
     ask_all: bool,
-    /// Flushes that ended well while a path was asked.
+    /// Flushes that ended well while a path was asked: at most those that the pipeline has outstanding. Their wait ends with
+    /// the questions, each of which has a time limit.
     held: Vec<Ended>,
 }
 

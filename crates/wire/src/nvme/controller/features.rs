@@ -87,13 +87,13 @@ impl Controller {
                 data[0] = self.features.retry_delays.into();
                 answer(transfer, &data)
             }
-            // EXHID: over fabrics the identifier has 16 bytes.
             id::RESERVATION_NOTICES => value(self.masked_notices(sqe.nsid(), view)?),
             id::RESERVATION_PERSISTENCE => {
                 value(0)?;
                 of_one(sqe.nsid(), view)?;
                 Ok(Action::Persistence { nsid: sqe.nsid(), set: None })
             }
+            // EXHID: over fabrics the identifier has 16 bytes.
             id::HOST_ID if sqe.cdw(11) & 1 == 1 => answer(transfer, &self.host_id),
             _ => Err(Status::INVALID_FIELD),
         }

@@ -62,15 +62,8 @@ impl Reservations {
         can_persist: bool,
     ) -> Result<Change, Refusal> {
         let mut draft = Draft::of(self);
-        if out.action == HostAction::Persist {
-            if out.persistence == Some(true) && !can_persist {
-                return Err(FIELD.into());
-            }
-            draft.persist(out, can_persist);
-            return Ok(draft.change_of(self));
-        }
-        // As for SCSI: while any nexus holds a RESERVE(6), for every sender.
-        if self.reserved.is_some() {
+        // As for SCSI: while any nexus holds a RESERVE(6), for every sender. A feature is no command for the medium.
+        if self.reserved.is_some() && out.action != HostAction::Persist {
             return Err(Refusal::Conflict);
         }
         let request = Request {
@@ -95,7 +88,12 @@ impl Reservations {
                 if refusal == wrong_type.into() { Refusal::Conflict } else { refusal }
             })?,
             HostAction::Clear => draft.clear(&request)?,
-            HostAction::Persist => unreachable!("it was done above"),
+            HostAction::Persist => {
+                if out.persistence == Some(true) && !can_persist {
+                    return Err(FIELD.into());
+                }
+                draft.persist(out, can_persist);
+            }
         }
         Ok(draft.change_of(self))
     }

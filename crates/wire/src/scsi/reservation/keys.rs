@@ -60,11 +60,3 @@ impl Keys {
         nexuses.chain(self.hosts.iter().map(|(host, &key)| (RegistrantRef::Nvme(host), key)))
     }
 }
-
-impl FromIterator<(Registrant, u64)> for Keys {
-    fn from_iter<T: IntoIterator<Item = (Registrant, u64)>>(all: T) -> Self {
-        let mut keys = Self::default();
-        all.into_iter().for_each(|(who, key)| keys.insert(who, key));
-        keys
-    }
-}

@@ -139,7 +139,7 @@ impl OperationQueue {
             Verdict::Later => {
                 operation.deferrals += 1;
                 if operation.deferrals <= DEFERRALS_MAX {
-                    let wait = DEFERRAL_FIRST * (1 << operation.deferrals.min(DEFERRAL_DOUBLINGS));
+                    let wait = deferral(operation.deferrals);
                     self.deferred.push((unit.now + wait, operation));
                     return Ok(());
                 }
@@ -250,6 +250,10 @@ fn event(operation: Operation, outcome: Outcome) -> SessionEvent {
 /// The most deferrals of a command, before it goes to another path: half a minute, with the waits below.
 const DEFERRALS_MAX: u32 = 64;
 
-/// How long a deferred command waits: twice as long each time, with at most this number of doublings.
+/// How long a command waits that was deferred so often: twice as long each time, up to half a second.
+pub(super) fn deferral(times: u32) -> Duration {
+    DEFERRAL_FIRST * (1 << times.min(DEFERRAL_DOUBLINGS))
+}
+
 const DEFERRAL_FIRST: Duration = Duration::from_millis(4);
 const DEFERRAL_DOUBLINGS: u32 = 7;

@@ -2,7 +2,8 @@
 
 use super::super::network::Stream;
 use super::channel::Channel;
-use weir_flow::clock::{Duration, Instant};
+use super::queue::deferral;
+use weir_flow::clock::Instant;
 
 /// The question whether a session has something to report.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +50,8 @@ impl ReadyQuestion {
 
     /// The target defers it.
     pub(super) fn later(&mut self, now: Instant) {
-        self.state = State::Deferred(now + FIRST * (1 << self.deferrals.min(DOUBLINGS)));
         self.deferrals += 1;
+        self.state = State::Deferred(now + deferral(self.deferrals));
     }
 
     /// When it is due without an event.
@@ -61,7 +62,3 @@ impl ReadyQuestion {
         }
     }
 }
-
-/// How long a deferred question waits: twice as long each time, with at most this number of doublings.
-const FIRST: Duration = Duration::from_millis(8);
-const DOUBLINGS: u32 = 6;

@@ -232,7 +232,20 @@ fn victims_are_of_either_protocol() {
 fn reserve_6_shuts_hosts_out() {
     let mut unit = Reservations::default();
     unit.reserve(&nexus(0)).unwrap();
-    assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 1]), CONFLICT);
+    for action in [
+        HostAction::Register,
+        HostAction::Replace,
+        HostAction::Unregister,
+        HostAction::Acquire,
+        HostAction::Preempt,
+        HostAction::PreemptAndAbort,
+        HostAction::Release,
+        HostAction::Clear,
+    ] {
+        assert_eq!(ask(&mut unit, 10, out(action, 1), [0, 1]), CONFLICT, "{action:?}");
+    }
+    let persist = HostOut { persistence: Some(true), ..out(HostAction::Persist, 0) };
+    assert_eq!(ask(&mut unit, 10, persist, [0, 0]), GOOD, "a feature is free");
     for access in [Access::Read, Access::Write] {
         assert!(!unit.permits(Some(who(10).borrowed()), access));
     }
