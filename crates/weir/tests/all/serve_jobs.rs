@@ -277,7 +277,8 @@ fn a_volume_that_is_sanitized_stays() {
 /// A copy holds the volumes that it names: another one that its host saw goes meanwhile.
 #[test]
 fn a_copy_holds_no_other_volume() {
-    let backend = "[[backend]]\nname = \"slow\"\nmodel = \"fixed\"\nservice = \"500ms\"\nservers = 1\n";
+    let backend =
+        "[[backend]]\nname = \"slow\"\nmodel = \"fixed\"\nservice = \"500ms\"\nservers = 1\n";
     let slow = format!("{CONTROL}{backend}{}", two_units("backend = \"slow\""));
     let third = "[[volume]]\nname = \"third\"\nfile = \"third.img\"\nsize = \"1MiB\"\n";
     let unmapped = slow.clone() + third;
@@ -293,7 +294,7 @@ fn a_copy_holds_no_other_volume() {
         gateway.asked(&["reload"]);
     }
     gateway.logged(&["volume removed", "third"]);
-    assert_eq!(gateway.count("copy volume"), 0, "it goes on: {}", gateway.log());
+    assert_eq!(gateway.count("copy volume"), 0, "the copy continues: {}", gateway.log());
     gateway.kill();
 }
 

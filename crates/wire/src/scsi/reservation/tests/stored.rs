@@ -14,7 +14,9 @@ fn any_unit() -> impl Strategy<Value = Reservations> {
     (keys, 0..6_usize, any::<prop::sample::Index>(), any::<u32>(), any::<bool>()).prop_map(
         |(keys, kind, holder, generation, survives)| {
             let mut all = Keys::default();
-            keys.into_iter().for_each(|(who, key)| all.insert(who, key));
+            for (who, key) in keys {
+                all.insert(who, key);
+            }
             let keys = all;
             let kind = Kind::from_code([1, 3, 5, 6, 7, 8][kind]).unwrap();
             let held = !keys.is_empty() && generation % 3 > 0;
