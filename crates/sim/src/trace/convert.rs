@@ -1,9 +1,9 @@
 //! Writes a trace in another format.
 
-use super::define::Loss;
+use super::define::{Loss, Writer};
 use super::{Error, Format, Problem, Reader};
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::{self, Write as Sink};
 
 /// What a conversion did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,14 +14,20 @@ pub struct Conversion {
     pub responses_lost: u64,
     /// Requests whose time was rounded down to the new format's unit.
     pub times_rounded: u64,
-    /// Whether the new format holds no notices and the trace had some.
-    pub notices_lost: bool,
+    /// Requests without a response time because their completion was not waited for to the end.
+    pub responses_missed: u64,
+    /// Notices that were left out, because the new format holds none, or more than 1 MiB of them came before
+    /// a request.
+    pub notices_lost: u64,
 }
 
 impl Conversion {
     /// Whether the new trace has less than the old one.
     pub const fn loses(&self) -> bool {
-        self.responses_lost > 0 || self.times_rounded > 0 || self.notices_lost
+        self.responses_lost > 0
+            || self.times_rounded > 0
+            || self.responses_missed > 0
+            || self.notices_lost > 0
     }
 }
 
@@ -39,7 +45,7 @@ pub fn convert(
     mut reader: Reader,
     to: Format,
     lossy: bool,
-    out: &mut dyn Write,
+    out: &mut dyn Sink,
     mut progress: impl FnMut(u64),
 ) -> Result<Conversion, Error> {
     let Some(writer) = to.definition().write else {
@@ -47,13 +53,10 @@ pub fn convert(
     };
     let mut done = Conversion::default();
     let mut text = String::with_capacity(BUFFER + 256);
-    if writer.notices {
-        for notice in reader.notices() {
-            let _ = writeln!(text, "{notice}");
-        }
-    }
+    let mut next = reader.read()?;
+    done.notices_lost += notices(&mut reader, writer, &mut text);
     text.push_str(writer.header);
-    while let Some(record) = reader.read()? {
+    while let Some(record) = next {
         let number = record.device.to_string();
         let name = reader.device_name(record.device).unwrap_or(&number);
         match (writer.line)(&record, name, &mut text) {
@@ -67,17 +70,32 @@ pub fn convert(
         }
         text.push('\n');
         done.requests += 1;
+        next = reader.read()?;
+        done.notices_lost += notices(&mut reader, writer, &mut text);
         if text.len() >= BUFFER {
             flush(&mut text, out, &reader)?;
             progress(done.requests);
         }
     }
     flush(&mut text, out, &reader)?;
-    done.notices_lost = !writer.notices && !reader.notices().is_empty();
+    done.notices_lost += reader.notices_dropped();
+    done.responses_missed = reader.responses_missed();
     Ok(done)
 }
 
-fn flush(text: &mut String, out: &mut dyn Write, reader: &Reader) -> Result<(), Error> {
+/// Writes the notices that have come, and returns how many it leaves out.
+fn notices(reader: &mut Reader, writer: Writer, text: &mut String) -> u64 {
+    let notices = reader.take_notices();
+    if !writer.notices {
+        return notices.len() as u64;
+    }
+    for notice in notices {
+        let _ = writeln!(text, "{notice}");
+    }
+    0
+}
+
+fn flush(text: &mut String, out: &mut dyn Sink, reader: &Reader) -> Result<(), Error> {
     let written = out.write_all(text.as_bytes());
     text.clear();
     written.map_err(|error: io::Error| {

@@ -133,6 +133,36 @@ pub struct Options {
     pub event: Option<Event>,
 }
 
+impl Options {
+    /// Refuses an option that a format has no use for.
+    pub(super) fn used_by(&self, definition: &Definition) -> Result<(), Problem> {
+        let Definition { name, canonical, timeless, completions, .. } = *definition;
+        let others = |uses: fn(&Definition) -> bool| {
+            let others = DEFINITIONS.iter().filter(|other| uses(other)).map(|other| other.name);
+            others.collect::<Vec<_>>().join(" and ")
+        };
+        let refused = if self.time_unit.is_some() && canonical {
+            ("--time-unit", format!("its times are always in {}", definition.time))
+        } else if self.time_unit.is_some() && timeless {
+            ("--time-unit", "its times come from `wait`, whose meaning --wait says".to_owned())
+        } else if self.address.is_some() && canonical {
+            ("--address", "its offsets and sizes are always in bytes".to_owned())
+        } else if self.wait.is_some() && !timeless {
+            let others = others(|other| other.timeless);
+            ("--wait", format!("only {others} has lines with `wait`"))
+        } else if self.event.is_some() && !completions {
+            let others = others(|other| other.completions);
+            ("--event", format!("only {others} have events of the block layer"))
+        } else {
+            return Ok(());
+        };
+        let (option, reason) = refused;
+        let message =
+            format!("the file is of the format {name}, which does not use {option}: {reason}");
+        Err(Problem::new(0, message))
+    }
+}
+
 impl From<Option<Format>> for Options {
     fn from(format: Option<Format>) -> Self {
         Self { format, ..Self::default() }

@@ -14,9 +14,11 @@ pub struct Info {
     pub format: &'static str,
     /// The first of its notices, lines that begin with `#`, at most 64. They stay with the data.
     pub notices: Vec<String>,
+    /// How many notices follow those.
+    pub more_notices: u64,
     /// Number of requests.
     pub requests: u64,
-    /// Time of the last request.
+    /// From the first request to the last.
     pub duration_ns: u64,
     /// Share of reads.
     pub reads_percent: f64,
@@ -35,17 +37,19 @@ pub struct Info {
     pub size_max: u64,
     /// Requests per second over the duration; 0 for an instant.
     pub mean_iops: f64,
-    /// Requests in the busiest whole second of the trace's clock.
+    /// Requests in the busiest whole second, counted from the first request.
     pub peak_iops: u64,
     /// Share of requests that begin where the one before on their device ended.
     pub sequential_percent: f64,
     /// Requests with a measured response time.
     pub with_response: u64,
+    /// Requests without one because their completion was not waited for to the end: too many others waited.
+    pub responses_missed: u64,
     /// How the times were read, where other units would be usual too.
     pub remark: Option<String>,
     /// What is neither read nor write, and how often: it is skipped.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// A digest of the time, operation, device, offset and size of each request, as 16 hexadecimal
+    /// A digest of the time since the first request, operation, device, offset and size of each request, as 16 hexadecimal
     /// digits. Two files of the same requests have the same, whatever their formats.
     pub digest: String,
     /// Its devices, by number.
@@ -66,6 +70,14 @@ pub struct DeviceInfo {
     pub capacity_bytes: u64,
 }
 
+impl Info {
+    fn keep(&mut self, notices: Vec<String>) {
+        let room = MAX_NOTICES - self.notices.len();
+        self.more_notices += notices.len().saturating_sub(room) as u64;
+        self.notices.extend(notices.into_iter().take(room));
+    }
+}
+
 /// Most devices of one trace. A file with more is not a trace of block devices.
 const MAX_DEVICES: usize = 65_536;
 
@@ -74,6 +86,9 @@ const LARGEST: u64 = 1 << 40;
 
 /// Keeps a digest of zeros from staying zero: 2^64 over the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Most notices that are listed.
+const MAX_NOTICES: usize = 64;
 
 /// How often `progress` is called, in requests.
 const PROGRESS: u64 = 1 << 16;
@@ -93,11 +108,15 @@ pub fn info(mut reader: Reader, mut progress: impl FnMut(u64)) -> Result<Info, E
     let mut devices = BTreeMap::<u32, Seen>::new();
     let (mut reads, mut sequential, mut second, mut in_second) = (0, 0, 0, 0);
     let mut digest = 0;
+    // Most formats have no time zero, so that what is the same in all counts from the first request.
+    let mut zero = None;
     while let Some(record) = reader.read()? {
+        let time = record.time - *zero.get_or_insert(record.time);
+        info.keep(reader.take_notices());
         info.requests += 1;
         let extent = record.extent;
         for word in [
-            record.time.as_nanos(),
+            time.as_nanos(),
             record.op.code().into(),
             record.device.into(),
             extent.offset,
@@ -115,8 +134,8 @@ pub fn info(mut reader: Reader, mut progress: impl FnMut(u64)) -> Result<Info, E
         sizes.saturating_record(extent.length);
         info.size_max = info.size_max.max(extent.length);
         info.with_response += u64::from(record.response.is_some());
-        info.duration_ns = record.time.as_nanos();
-        let now = record.time.as_nanos() / 1_000_000_000;
+        info.duration_ns = time.as_nanos();
+        let now = time.as_nanos() / 1_000_000_000;
         if now != second {
             (second, in_second) = (now, 0);
         }
@@ -143,7 +162,9 @@ pub fn info(mut reader: Reader, mut progress: impl FnMut(u64)) -> Result<Info, E
     if info.duration_ns > 0 {
         info.mean_iops = info.requests as f64 * 1e9 / info.duration_ns as f64;
     }
-    info.notices = reader.notices().to_vec();
+    info.keep(reader.take_notices());
+    info.more_notices += reader.notices_dropped();
+    info.responses_missed = reader.responses_missed();
     info.remark = reader.remark().map(str::to_owned);
     info.skipped = reader.skipped().clone();
     info.digest = format!("{digest:016x}");
@@ -178,6 +199,7 @@ mod tests {
         let expected = Info {
             format: "weir",
             notices: vec!["# a notice".to_owned()],
+            more_notices: 0,
             requests: 5,
             duration_ns: 2_000_000_000,
             reads_percent: 60.0,
@@ -191,6 +213,7 @@ mod tests {
             peak_iops: 3,
             sequential_percent: 40.0,
             with_response: 2,
+            responses_missed: 0,
             remark: None,
             skipped: BTreeMap::new(),
             digest: info.digest.clone(),
@@ -200,5 +223,31 @@ mod tests {
             ],
         };
         assert_eq!(info, expected);
+    }
+
+    fn of(text: &str) -> Info {
+        let source = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+        info(Reader::new(Path::new("t"), source, None).unwrap(), |_| ()).unwrap()
+    }
+
+    /// A trace whose first request is not at its time zero has the same description as the same requests in a
+    /// format that has no time zero.
+    #[test]
+    fn time_zero_does_not_matter() {
+        let weir = of("time_ns,op,dev,offset,size\n999000000,R,0,0,512\n1001000000,W,0,512,512\n");
+        let spc = of("0,0,512,R,7.999000000\n0,1,512,W,8.001000000\n");
+        assert_eq!(Info { format: "weir", ..spc }, weir);
+        assert_eq!((weir.duration_ns, weir.peak_iops), (2_000_000, 2));
+    }
+
+    /// Notices that are not listed are counted, those that the reader had no space for, too.
+    #[test]
+    fn more_notices_are_counted() {
+        let requests = "time_ns,op,dev,offset,size\n0,R,0,0,512\n# more\n";
+        let info = of(&format!("{}{requests}", "# a notice\n".repeat(MAX_NOTICES)));
+        assert_eq!((info.notices.len(), info.more_notices), (MAX_NOTICES, 1));
+        let long = format!("# {}\n", "x".repeat(4_000)).repeat(300);
+        let info = of(&format!("{requests}{long}1,R,0,0,512\n"));
+        assert_eq!((info.notices.len(), info.more_notices), (MAX_NOTICES, 301 - 64));
     }
 }

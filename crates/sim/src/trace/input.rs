@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 const MAX_LINE: usize = 4_096;
 
 /// Bytes from which a format is found.
-const HEAD: usize = 1 << 16;
+pub(super) const HEAD: usize = 1 << 16;
 
 /// The first bytes of a zstd frame.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

@@ -14,6 +14,7 @@ mod guard;
 mod info;
 mod input;
 mod names;
+mod notices;
 mod order;
 mod units;
 
@@ -25,6 +26,7 @@ pub use units::{AddressUnit, Event, TimeUnit, Wait};
 use define::{Definition, Head, Item, Parser, Settings};
 use input::Input;
 use names::Names;
+use notices::Notices;
 use order::{Order, Placed};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -111,14 +113,11 @@ pub struct Reader {
     ended: bool,
     /// The line of the request that was given last.
     line: u64,
-    notices: Vec<String>,
+    notices: Notices,
     /// What the check of units found worth knowing.
     remark: Option<String>,
     skipped: BTreeMap<&'static str, u64>,
 }
-
-/// Most notices that are kept; later ones are skipped.
-const MAX_NOTICES: usize = 64;
 
 impl Reader {
     /// Opens a file and reads as many requests as it takes to find its format and check its units.
@@ -142,6 +141,7 @@ impl Reader {
             None => Self::find(&input).map_err(|(problem, line)| problem.at(path, line))?,
         };
         let definition = format.definition();
+        options.used_by(definition).map_err(|problem| problem.at(path, 0))?;
         let settings = Settings {
             time: options.time_unit.unwrap_or(definition.time),
             address: options.address.unwrap_or(definition.address),
@@ -159,7 +159,7 @@ impl Reader {
             zero: definition.canonical.then_some(Duration::ZERO),
             ended: false,
             line: 0,
-            notices: Vec::new(),
+            notices: Notices::default(),
             remark: None,
             skipped: BTreeMap::new(),
         };
@@ -172,10 +172,20 @@ impl Reader {
         self.format
     }
 
-    /// The notices, lines that begin with `#` and texts before the data, that have been met so far, at
-    /// most 64.
-    pub fn notices(&self) -> &[String] {
-        &self.notices
+    /// The notices, lines that begin with `#` and texts before the data, that have been met since the
+    /// last call. 1 MiB of them waits for this call.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        self.notices.take()
+    }
+
+    /// How many notices were dropped, because too many came between two calls.
+    pub const fn notices_dropped(&self) -> u64 {
+        self.notices.dropped()
+    }
+
+    /// Requests whose completion was not waited for to the end, because too many others waited.
+    pub const fn responses_missed(&self) -> u64 {
+        self.order.missed()
     }
 
     /// What was met so far that is neither read nor write, and how often.
@@ -223,7 +233,12 @@ impl Reader {
         Format::of(&head).map_err(|problem| {
             if head.lines.is_empty() && std::str::from_utf8(head.bytes).is_ok() {
                 let lines = lines_of(head.bytes);
-                return (Problem::new(0, "the file has no requests and no header"), lines);
+                let message = if head.bytes.len() < input::HEAD {
+                    "the file has no requests and no header"
+                } else {
+                    "the first 64 KiB have no request and no header: --format names the format"
+                };
+                return (Problem::new(0, message), lines);
             }
             let start = head.first().as_ptr().addr().saturating_sub(head.bytes.as_ptr().addr());
             let before = head.bytes.get(..start).unwrap_or_default();
@@ -288,7 +303,7 @@ impl Reader {
                 Some(Item::Skipped(what)) => *self.skipped.entry(what).or_default() += 1,
                 Some(Item::Notice) => {
                     let text = format!("# {}", self.input.text()?.trim_end());
-                    self.keep(text);
+                    self.notices.keep(text);
                 }
                 Some(Item::Nothing) => {}
             }
@@ -298,17 +313,23 @@ impl Reader {
     fn take(&mut self, record: Record) -> Result<(), Problem> {
         let line = self.input.number();
         let pushed = self.order.push(Placed { record, line });
-        pushed.map_err(|back| {
-            let message = format!(
-                "the time is {back} before that of the request above; requests must be sorted by \
-                 time"
-            );
-            let far = format!("{message}, or out of order by at most {}", order::SLACK);
-            let canonical = self.format.definition().canonical;
-            Problem::new(
-                self.format.definition().time_column,
-                if canonical { message } else { far },
-            )
+        let definition = self.format.definition();
+        pushed.map_err(|late| {
+            let rule = if definition.canonical {
+                "requests must be sorted by time".to_owned()
+            } else if late.crowded {
+                format!(
+                    "more than {} requests lie between, and no more than that are sorted: sort the \
+                     file by time",
+                    order::MOST
+                )
+            } else {
+                let slack = order::SLACK;
+                format!("requests must be sorted by time, or out of order by at most {slack}")
+            };
+            let back = late.back;
+            let message = format!("the time is {back} before that of the request above; {rule}");
+            Problem::new(definition.time_column, message)
         })
     }
 
@@ -326,17 +347,11 @@ impl Reader {
                 }
                 if line.starts_with('#') {
                     let notice = line.to_owned();
-                    self.keep(notice);
+                    self.notices.keep(notice);
                     return Ok(Some(Item::Nothing));
                 }
                 parser.line(line, &mut self.names).map(Some)
             }
-        }
-    }
-
-    fn keep(&mut self, notice: String) {
-        if self.notices.len() < MAX_NOTICES {
-            self.notices.push(notice);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! that follows within that time is found.
 
 use super::Record;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use weir_flow::clock::Duration;
 
 /// How far out of order a record may be.
@@ -14,8 +14,9 @@ pub(super) const SLACK: Duration = Duration::from_nanos(1_000_000_000);
 /// How long a record waits for its completion.
 const COMPLETION: Duration = Duration::from_nanos(60_000_000_000);
 
-/// Most records that wait. The oldest leaves when there are more.
-const MOST: usize = 65_536;
+/// Most records that wait. The oldest leaves when there are more: a record before it is refused then, and a
+/// completion of it is not found, which is counted.
+pub(super) const MOST: usize = 65_536;
 
 /// A record and the number of its line.
 #[derive(Clone, Copy, Debug)]
@@ -28,16 +29,27 @@ pub(super) struct Placed {
 /// that was merged with others behind it is completed with them.
 type Place = (u32, u64);
 
+/// A record that came before one that has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Late {
+    /// By how much.
+    pub(super) back: Duration,
+    /// It is not too late by time: the other left because more than [`MOST`] waited.
+    pub(super) crowded: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Order {
     waiting: BTreeMap<(Duration, u64), Placed>,
-    /// Those that wait for a completion, oldest first.
-    open: BTreeMap<Place, VecDeque<(Duration, u64)>>,
+    /// Those that wait for a completion, of each place the oldest first.
+    open: BTreeSet<(Place, (Duration, u64))>,
     completions: bool,
     count: u64,
     newest: Duration,
     /// The time of the one that left last.
     left: Duration,
+    /// Those that left without a completion before they had waited long enough for one.
+    missed: u64,
 }
 
 impl Order {
@@ -45,25 +57,27 @@ impl Order {
     pub(super) const fn new(completions: bool) -> Self {
         Self {
             waiting: BTreeMap::new(),
-            open: BTreeMap::new(),
+            open: BTreeSet::new(),
             completions,
             count: 0,
             newest: Duration::ZERO,
             left: Duration::ZERO,
+            missed: 0,
         }
     }
 
-    /// Takes a record. `Err` with how far it is before one that has left.
-    pub(super) fn push(&mut self, placed: Placed) -> Result<(), Duration> {
+    /// Takes a record, unless it is before one that has left.
+    pub(super) fn push(&mut self, placed: Placed) -> Result<(), Late> {
         let time = placed.record.time;
         if time < self.left {
-            return Err(self.left - time);
+            let crowded = self.newest - time <= SLACK;
+            return Err(Late { back: self.left - time, crowded });
         }
         let key = (time, self.count);
         self.count += 1;
         self.newest = self.newest.max(time);
         if self.completions {
-            self.open.entry(place(&placed.record)).or_default().push_back(key);
+            self.open.insert((place(&placed.record), key));
         }
         self.waiting.insert(key, placed);
         Ok(())
@@ -71,11 +85,10 @@ impl Order {
 
     /// The oldest open request of this place ended at `time`.
     pub(super) fn complete(&mut self, place: Place, time: Duration) {
-        let Some(keys) = self.open.get_mut(&place) else { return };
-        let Some(key) = keys.pop_front() else { return };
-        if keys.is_empty() {
-            self.open.remove(&place);
-        }
+        let all = (place, (Duration::ZERO, 0))..=(place, (Duration::MAX, u64::MAX));
+        let Some(&open) = self.open.range(all).next() else { return };
+        self.open.remove(&open);
+        let (_, key) = open;
         if let Some(placed) = self.waiting.get_mut(&key) {
             placed.record.response = (time >= key.0).then(|| time - key.0);
         }
@@ -85,19 +98,20 @@ impl Order {
     pub(super) fn pop(&mut self, end: bool) -> Option<Placed> {
         let (&key, _) = self.waiting.first_key_value()?;
         let wait = if self.completions { COMPLETION } else { SLACK };
-        if !end && self.waiting.len() < MOST && self.newest - key.0 <= wait {
+        let early = !end && self.newest - key.0 <= wait;
+        if early && self.waiting.len() < MOST {
             return None;
         }
         let placed = self.waiting.remove(&key)?;
         self.left = key.0;
-        let place = place(&placed.record);
-        if let Some(keys) = self.open.get_mut(&place) {
-            keys.retain(|open| *open != key);
-            if keys.is_empty() {
-                self.open.remove(&place);
-            }
-        }
+        let open = self.open.remove(&(place(&placed.record), key));
+        self.missed += u64::from(open && early);
         Some(placed)
+    }
+
+    /// How many left without a completion because too many waited.
+    pub(super) const fn missed(&self) -> u64 {
+        self.missed
     }
 }
 
@@ -131,7 +145,8 @@ mod tests {
             .map(|p| (p.record.time.as_nanos(), p.record.extent.offset))
             .collect();
         assert_eq!(out, [(3, 512), (3, 1_024), (4, 0), (5, 0)]);
-        assert_eq!(order.push(placed(1, 0)), Err(Duration::from_nanos(4)));
+        let back = Duration::from_nanos(4);
+        assert_eq!(order.push(placed(1, 0)), Err(Late { back, crowded: false }));
         assert!(order.pop(true).is_some());
         assert!(order.pop(true).is_none());
     }
@@ -148,5 +163,26 @@ mod tests {
         let responses = std::iter::from_fn(|| order.pop(true)).map(|p| p.record.response);
         assert_eq!(responses.collect::<Vec<_>>(), [Some(Duration::from_nanos(8)), None]);
         assert!(order.open.is_empty());
+    }
+
+    /// When too many wait, the oldest leaves: one before it is refused and not called too late by time, and
+    /// the completion that it does not get is counted.
+    #[test]
+    fn a_crowd_is_not_silent() {
+        let mut order = Order::new(true);
+        for time in 0..MOST as u64 {
+            assert!(order.pop(false).is_none());
+            order.push(placed(10 + time, 0)).unwrap();
+        }
+        order.complete((0, 0), Duration::from_nanos(11));
+        let first = order.pop(false).unwrap();
+        assert_eq!((first.record.response, order.missed()), (Some(Duration::from_nanos(1)), 0));
+        order.push(placed(1_000_000, 512)).unwrap();
+        assert!(order.pop(false).unwrap().record.response.is_none());
+        assert_eq!(order.missed(), 1);
+        let back = Duration::from_nanos(3);
+        assert_eq!(order.push(placed(8, 0)), Err(Late { back, crowded: true }));
+        while order.pop(true).is_some() {}
+        assert_eq!((order.missed(), order.open.len()), (1, 0));
     }
 }

@@ -384,11 +384,74 @@ fn a_conversion_names_what_it_loses() {
     assert_eq!(to("iolog3", false).0.unwrap_err(), refused);
     let (done, out) = to("iolog3", true);
     let expected =
-        Conversion { requests: 2, times_rounded: 1, responses_lost: 1, notices_lost: false };
+        Conversion { requests: 2, times_rounded: 1, responses_lost: 1, ..Conversion::default() };
     assert_eq!(done.unwrap(), expected);
     assert_eq!(out, "fio version 3 iolog\n0 sda read 512 512\n0 sda read 512 512\n");
     let refused = "t:2: mqsim cannot hold the device `sda`: --to weir can";
     assert_eq!(to("mqsim", true).0.unwrap_err(), refused);
+}
+
+/// Every notice of a trace stays with it, wherever it is; a format that holds none says how many it loses.
+#[test]
+fn a_conversion_keeps_every_notice() {
+    let mut text = "# a licence\n".repeat(200);
+    text += "time_ns,op,dev,offset,size,resp_ns\n5,R,0,0,512,\n# between\n6,R,0,512,512,\n# last\n";
+    for (to, lost) in [("weir", 0), ("spc", 202)] {
+        let mut out = Vec::new();
+        let reader = reader(text.as_bytes(), None).unwrap();
+        let to = Format::named(to).unwrap();
+        let done = convert(reader, to, false, &mut out, |_| ()).unwrap();
+        assert_eq!((done.requests, done.notices_lost, done.loses()), (2, lost, lost > 0));
+        assert!(lost > 0 || out == text.as_bytes(), "{}", String::from_utf8_lossy(&out));
+    }
+}
+
+/// An option that the format of the file does not use is refused, with both named.
+#[test]
+fn options_without_a_use_are_refused() {
+    let time = Options { time_unit: Some(TimeUnit::Seconds), ..Options::default() };
+    let bytes = (AddressUnit::Bytes, AddressUnit::Bytes);
+    let address = Options { address: Some(bytes), ..Options::default() };
+    let wait = Options { wait: Some(Wait::Relative), ..Options::default() };
+    let event = Options { event: Some(Event::Issued), ..Options::default() };
+    let table = [
+        ("weir", time, "--time-unit: its times are always in ns"),
+        ("weir", address, "--address: its offsets and sizes are always in bytes"),
+        ("iolog2", time, "--time-unit: its times come from `wait`, whose meaning --wait says"),
+        ("iolog3", wait, "--wait: only iolog2 has lines with `wait`"),
+        ("mqsim", event, "--event: only blkparse and blktrace have events of the block layer"),
+    ];
+    let sample = |name: &str| SAMPLES.iter().find(|(format, _)| *format == name).unwrap().1;
+    for (name, options, expected) in table {
+        let source = Box::new(Cursor::new(sample(name)));
+        let error = Reader::new(Path::new("t"), source, options).unwrap_err().to_string();
+        let start = format!("t: the file is of the format {name}, which does not use ");
+        assert_eq!(error, format!("{start}{expected}"));
+    }
+    for (name, options) in
+        [("mqsim", time), ("spc", address), ("iolog2", wait), ("blkparse", event)]
+    {
+        let source = Box::new(Cursor::new(sample(name)));
+        Reader::new(Path::new("t"), source, options).unwrap();
+    }
+}
+
+/// A request that is out of order by less than a second, but by too many requests, is refused with that
+/// reason.
+#[test]
+fn too_many_requests_are_not_sorted() {
+    let mut text = String::new();
+    for at in 0..order::MOST {
+        writeln!(text, "0,{},512,R,0.{at:09}", at * 8).unwrap();
+    }
+    text += "0,0,512,R,0.000000005\n";
+    assert_eq!(read_all(text.as_bytes()).unwrap().len(), order::MOST + 1);
+    let text = format!("{text}0,0,512,R,0.1\n0,0,512,R,0.000000000\n");
+    assert_eq!(
+        read_all(text.as_bytes()).unwrap_err().to_string(),
+        "t:65539: the time is 2 ns before that of the request above; more than 65536 requests lie \
+         between, and no more than that are sorted: sort the file by time"
+    );
 }
 
 /// A compression that is not read is named with the command that undoes it.

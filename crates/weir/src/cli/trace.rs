@@ -148,6 +148,17 @@ fn refuse_recording(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Why requests have no response time that the file may have.
+fn missed(requests: u64) -> String {
+    if requests == 0 {
+        return String::new();
+    }
+    format!(
+        "  {requests} requests had no completion within the 65536 requests after them; later ones were \
+         not looked for\n"
+    )
+}
+
 fn text(file: &Path, info: &Info) -> String {
     let mut text = format!("{}: {} trace\n", file.display(), info.format);
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
@@ -176,6 +187,7 @@ fn text(file: &Path, info: &Info) -> String {
         size(info.size_max)
     );
     let _ = writeln!(text, "  {} requests with a recorded response time", info.with_response);
+    text += &missed(info.responses_missed);
     if let Some(remark) = &info.remark {
         let _ = writeln!(text, "  {remark}");
     }
@@ -185,6 +197,9 @@ fn text(file: &Path, info: &Info) -> String {
     let _ = writeln!(text, "  digest {}", info.digest);
     for notice in &info.notices {
         let _ = writeln!(text, "  {}", notice.replace(char::is_control, " "));
+    }
+    if info.more_notices > 0 {
+        let _ = writeln!(text, "  and {} more lines of notices", info.more_notices);
     }
     let columns =
         [("device", Align::Right), ("requests", Align::Right), ("bytes up to", Align::Right)];

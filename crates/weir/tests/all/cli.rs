@@ -373,7 +373,7 @@ fn a_trace_is_converted() {
         .unwrap();
     assert!(gzip.wait().unwrap().success());
     assert!(out(&through).starts_with("fio version 3 iolog\n"), "{}", err(&through));
-    let lost = "200 requests written as iolog3\n  lost: the notices of the trace, which may be its licence\n";
+    let lost = "200 requests written as iolog3\n  lost: 1 line of notices, which may be the trace's licence\n";
     assert_eq!((code(&through), err(&through)), (0, lost));
     assert_eq!(code(&run(&folder, &["replay", "-"])), 2);
     let bad = folder.join("bad.csv");

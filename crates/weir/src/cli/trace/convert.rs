@@ -1,6 +1,6 @@
 //! `weir trace convert`: writes a trace in another format.
 
-use super::{Reading, STDIN, format, open};
+use super::{Reading, STDIN, format, missed, open};
 use crate::cli::progress::Progress;
 use crate::cli::sim::trace_failure;
 use crate::exit::{Exit, Failure};
@@ -14,7 +14,7 @@ use weir_sim::trace::{Conversion, Format, convert};
 
 /// Write a trace in Weir's CSV or another format
 ///
-/// Times begin at zero and are sorted. Without OUT the trace is written to standard output, where it can be
+/// Times are sorted and begin at zero, where a trace in Weir's CSV does not say otherwise. Without OUT the trace is written to standard output, where it can be
 /// compressed: `weir trace convert IN | zstd > OUT.csv.zst`. What the new format cannot hold is refused, with the
 /// line; --lossy drops response times and rounds times down, and the loss is counted, on standard error if the trace
 /// goes to standard output.
@@ -111,8 +111,12 @@ fn summary(done: &Conversion, to: Format) -> String {
     if done.times_rounded > 0 {
         let _ = writeln!(text, "  rounded down: {} times", done.times_rounded);
     }
-    if done.notices_lost {
-        text += "  lost: the notices of the trace, which may be its licence\n";
+    if done.notices_lost > 0 {
+        let lines = if done.notices_lost == 1 { "line" } else { "lines" };
+        let count = done.notices_lost;
+        let _ =
+            writeln!(text, "  lost: {count} {lines} of notices, which may be the trace's licence");
     }
+    text += &missed(done.responses_missed);
     text
 }
