@@ -6,6 +6,8 @@ mod iscsi_initiator_target;
 mod iscsi_login_target;
 #[path = "../../crates/wire/tests/corpora/iscsi_pdu.rs"]
 mod iscsi_pdu_target;
+#[path = "../../crates/wire/tests/corpora/isns.rs"]
+mod isns_target;
 #[path = "../../crates/flow/tests/corpora/log.rs"]
 mod log_target;
 #[path = "../../crates/wire/tests/corpora/nbd_client.rs"]
@@ -46,6 +48,11 @@ pub fn iscsi_initiator(input: &[u8]) {
 /// The full feature phase.
 pub fn iscsi_pdu(input: &[u8]) {
     iscsi_pdu_target::run(input);
+}
+
+/// iSNS: what servers answer and ask.
+pub fn isns(input: &[u8]) {
+    isns_target::run(input);
 }
 
 /// Write-back logs, whole or not.

@@ -1,13 +1,13 @@
-//! iSCSI, SCSI, NBD and NVMe/TCP without I/O: bytes in, events and bytes out.
+//! iSCSI, SCSI, NBD, NVMe/TCP and the client of iSNS without I/O: bytes in, events and bytes out.
 //!
 //! This crate opens no socket, reads no clock, starts no thread and draws no random number. The shell that owns the
 //! sockets passes received bytes to a connection (iSCSI [as target](iscsi::target_role::Connection) or [as
-//! initiator](iscsi::initiator::Initiator), [NBD](nbd::Connection), or [NVMe/TCP](nvme::Connection)), handles the events
+//! initiator](iscsi::initiator::Initiator), [NBD](nbd::Connection), [NVMe/TCP](nvme::Connection), or [iSNS](isns::Client)), handles the events
 //! that it returns, and writes the connection's [outbox](outbox::Outbox).
 //!
 //! The layers are nearly independent: [`iscsi`] moves commands, data and status over a byte stream (RFC 7143);
 //! [`scsi`] interprets commands to a disk (SPC-4, SBC-3); [`nbd`] and [`nvme`] do both in one protocol (the NBD protocol
-//! document; NVMe Base and NVMe/TCP).
+//! document; NVMe Base and NVMe/TCP); [`isns`] tells a name server where targets are (RFC 4171).
 //!
 //! # Example
 //!
@@ -28,6 +28,7 @@
 
 pub(crate) mod crc32c;
 pub mod iscsi;
+pub mod isns;
 pub mod nbd;
 pub mod nvme;
 pub mod outbox;

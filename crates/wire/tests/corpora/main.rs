@@ -4,6 +4,7 @@
 mod iscsi_initiator;
 mod iscsi_login;
 mod iscsi_pdu;
+mod isns;
 mod nbd;
 mod nbd_client;
 mod nbd_replies;
@@ -56,6 +57,13 @@ fn logins_keep_their_promises() {
     replay("iscsi_login", 20, iscsi_login::run);
 }
 
+/// Whatever an iSNS server answers and asks and however it is cut, a client has one request outstanding, knows when it is
+/// due, and keeps a bounded amount of memory.
+#[test]
+fn registrations_keep_their_promises() {
+    replay("isns", 20, isns::run);
+}
+
 /// Every command and parameter list is answered within the disk, its limits, its reservations and its
 /// state.
 #[test]
@@ -102,5 +110,11 @@ proptest! {
     #[test]
     fn random_nvme_pdus_keep_their_promises(input in prop::collection::vec(any::<u8>(), 0..300)) {
         nvme_pdu::run(&input);
+    }
+
+    /// And servers of iSNS.
+    #[test]
+    fn random_isns_servers_keep_their_promises(input in prop::collection::vec(any::<u8>(), 0..300)) {
+        isns::run(&input);
     }
 }
