@@ -77,19 +77,19 @@ pub const EXPERIMENTS: [Experiment; 5] = [
     Experiment {
         name: "control",
         paper: "Nam and Park: Token-bucket-based performance control, KIPS Transactions A 12(7), 2005",
-        takes: "minutes",
+        takes: "about six minutes",
         run: control::chapter,
     },
     Experiment {
         name: "dispatch",
         paper: "Flash operation groups (FOG), Journal of KIISE 42(12), 2015",
-        takes: "minutes",
+        takes: "about 40 seconds",
         run: dispatch::chapter,
     },
     Experiment {
         name: "path",
         paper: "The path selector RounG, Sejong University and Gluesys, about 2006",
-        takes: "minutes",
+        takes: "about five minutes",
         run: path::chapter,
     },
     Experiment {
