@@ -86,8 +86,8 @@ SUDO=
 export PYTHONDONTWRITEBYTECODE=1
 # A fresh clone is built once: what a second build would reuse is not written.
 export CARGO_INCREMENTAL=0
-packages=(gcc g++ libc6-dev python3 iproute2 openssl fio prometheus tgt istgt libiscsi-bin libnbd-bin qemu-utils qemu-block-extra
-  qemu-system-common xfsprogs valgrind)
+packages=(gcc g++ libc6-dev python3 iproute2 openssl fio prometheus tgt istgt libiscsi-bin libnbd-bin open-isns-server open-isns-utils
+  qemu-utils qemu-block-extra qemu-system-common xfsprogs valgrind)
 
 # Digests of every plan, of a replayed trace and of crash enumeration, by one build of the program.
 digests_of() {

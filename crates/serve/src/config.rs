@@ -1,9 +1,11 @@
 //! The configuration of a gateway: checked types, which the program's configuration reader makes.
 
 pub mod http;
+mod isns;
 mod upstream;
 
 pub use http::{Http, HttpListen};
+pub use isns::{ENTITY_MAX, Isns, PORT as ISNS_PORT, SERVERS_MAX};
 pub use upstream::{Fence, Portal, Upstream};
 
 use std::collections::BTreeMap;
@@ -76,6 +78,8 @@ pub struct Config {
     pub control: Option<PathBuf>,
     /// Where operators ask over HTTP, and who may do what there. `None`: they cannot.
     pub http: Option<Http>,
+    /// The iSNS servers at which the gateway is registered. `None`: it is registered at none.
+    pub isns: Option<Isns>,
     /// The file that keeps over a restart the tenants' burst credits, and how much the devices were found
     /// to take. `None`: both begin anew.
     pub savings: Option<PathBuf>,

@@ -11,6 +11,12 @@ pub(crate) fn identity() -> String {
     text.unwrap_or_default().trim().to_owned()
 }
 
+/// The name of this machine for people.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
 /// The worldwide number of a volume.
 pub(crate) fn id_of(volume: &config::Volume, node: &str) -> u64 {
     match &volume.identity {

@@ -12,6 +12,7 @@ mod folder;
 mod frontend;
 mod identity;
 mod ids;
+mod isns;
 mod limits;
 mod link_hosts;
 pub mod operator;

@@ -59,6 +59,7 @@ pub(crate) fn config(stores: Vec<Where>) -> Config {
         links: Vec::new(),
         control: None,
         http: None,
+        isns: None,
         savings: None,
         take_over: Vec::new(),
         record: None,

@@ -13,6 +13,7 @@ pub(crate) mod http;
 pub(crate) mod metrics;
 mod paths;
 mod protocol;
+mod registrations;
 mod snapshot;
 pub(crate) mod socket;
 mod status;
@@ -23,10 +24,11 @@ pub use http::openapi::document as openapi_document;
 pub use metrics::families_page;
 pub use protocol::{
     Answer, BackendStatus, Behind, Bucket, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus,
-    FlashStatus, GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, Load, LogStatus, LostStatus,
-    OverdueRequest, PathStatus, Problem, RecorderStatus, Request, RequestCounts, Sample,
-    SessionStatus, ShareStatus, Slow, SlowRequest, Spread, StageStatus, Status, StreamStatus,
-    TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict, VolumeStatus, Wait,
+    FlashStatus, GatewayStatus, IsnsStatus, LINE_MAX, LearnedSpeed, Leaving, Line, Load, LogStatus,
+    LostStatus, OverdueRequest, PathStatus, Problem, RecorderStatus, Request, RequestCounts,
+    Sample, SessionStatus, ShareStatus, Slow, SlowRequest, Spread, StageStatus, Status,
+    StreamStatus, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict, VolumeStatus,
+    Wait,
 };
 
 pub(crate) use protocol::Refusal;

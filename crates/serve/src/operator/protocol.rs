@@ -5,6 +5,7 @@
 //! version: readers ignore unknown fields. A field that is removed, or changes its meaning, is one.
 
 mod devices;
+mod isns;
 mod refusal;
 mod reload;
 mod sample;
@@ -14,6 +15,7 @@ mod turned_away;
 mod volumes;
 
 pub use devices::{DeviceStatus, FlashStatus, Spread};
+pub use isns::IsnsStatus;
 pub use sample::{Bucket, Load, Sample};
 pub use shares::{BackendStatus, ShareStatus, StreamStatus};
 pub use slow::{Behind, RecorderStatus, Slow, SlowRequest, Wait};
@@ -301,6 +303,9 @@ pub struct Status {
     /// How many there are that `backends` does not have.
     #[serde(default)]
     pub backends_left_out: u64,
+    /// The registrations at iSNS servers, in the order of the configuration.
+    #[serde(default)]
+    pub isns: Vec<IsnsStatus>,
     /// The paths that are out of use.
     #[serde(default)]
     pub paths_out: Vec<PathStatus>,

@@ -5,7 +5,7 @@ use super::event_log::Watch;
 use super::metrics::snapshot::{CacheSize, Connections, Snapshot};
 use super::protocol::StageStatus;
 use super::view::View;
-use super::{paths, status};
+use super::{paths, registrations, status};
 use weir_flow::pipeline::Pipeline;
 
 /// Takes a snapshot. O(outstanding + connections + volumes + backends + paths), and not O(tenants).
@@ -37,6 +37,7 @@ pub(crate) fn take(pipeline: &Pipeline<Watch>, view: &View<'_>, backends: &Backe
         volumes: status::volumes(pipeline, view, backends),
         paths: paths::paths(pipeline, view, backends, |_| true),
         backends: status::backends(pipeline, backends),
+        isns: registrations::registrations(view),
         connections,
         cache: CacheSize {
             used_bytes: u64::from(lines.resident()) * u64::from(lines.line()),

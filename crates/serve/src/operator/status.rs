@@ -1,13 +1,13 @@
 //! The status of a gateway, for the control socket and for the log.
 
 use super::backends::Backends;
-use super::paths;
 use super::protocol::{
     BackendStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus, LogStatus, LostStatus,
     OverdueRequest, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
     StreamStatus, TurnedAwayStatus, VolumeStatus,
 };
 use super::view::View;
+use super::{paths, registrations};
 use crate::clock::unix_nanos;
 use crate::frontend::connection::{Connection, Speech};
 use crate::ids::TaskKey;
@@ -81,6 +81,7 @@ pub(crate) fn status(
         shares_left_out,
         backends: held,
         backends_left_out,
+        isns: registrations::registrations(view),
         paths_out,
         recorder,
     }

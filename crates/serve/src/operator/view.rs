@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::frontend::connection::Connection;
 use crate::frontend::turned_away::TurnedAway;
+use crate::isns::ServerState;
 use crate::storage::upstream::{Ownership, volume_on};
 use crate::tasks::CommandEngine;
 use weir_flow::clock::{Duration, Instant};
@@ -21,6 +22,8 @@ pub(crate) struct View<'a> {
     pub(crate) ownership: Vec<Option<Ownership>>,
     /// By upstream and path: when a connection is tried next; the past while one is tried, `None` while there is one.
     pub(crate) next_attempts: Vec<Vec<Option<Instant>>>,
+    /// The registrations at iSNS servers.
+    pub(crate) isns: Vec<ServerState>,
     /// The name of the disk driver.
     pub(crate) driver: &'static str,
     /// The part of the last second or so in which its thread has worked, in 1000ths.

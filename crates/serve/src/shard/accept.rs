@@ -10,6 +10,8 @@ use crate::frontend::listener::{Accept, Listener};
 use crate::frontend::logins::FULL;
 use crate::frontend::nvme_queue::Queue;
 use crate::frontend::socket::{Peer, Socket};
+use crate::isns::portals::usable;
+use crate::isns::{Isns, ServerState};
 use crate::storage::random::Random;
 use crate::tasks::CommandEngine;
 use std::io;
@@ -23,6 +25,8 @@ use weir_wire::nvme;
 /// Accepts connections.
 pub(crate) struct Acceptor<A> {
     listeners: Vec<Listener<A>>,
+    /// Tells hosts of them.
+    isns: Option<Isns>,
     /// No connection is accepted before this time.
     next: Instant,
     /// How iSCSI connections begin.
@@ -47,11 +51,12 @@ pub(crate) struct Around<'a, K: Kernel> {
 impl<A: Accept> Acceptor<A> {
     pub(crate) fn new(
         config: &Config,
-        listeners: Vec<Listener<A>>,
+        (listeners, isns): (Vec<Listener<A>>, Option<Isns>),
         random: Box<dyn Random>,
     ) -> Self {
         Self {
             listeners,
+            isns,
             next: Instant::ZERO,
             iscsi: Limits {
                 command_window: config.iscsi.max_commands,
@@ -87,8 +92,23 @@ impl<A: Accept> Acceptor<A> {
         !self.listeners.is_empty()
     }
 
+    /// Has name servers tell what this configuration has.
+    pub(crate) fn register(&self, config: &Config) {
+        if let Some(isns) = &self.isns {
+            isns.change(config);
+        }
+    }
+
+    /// The state at each name server.
+    pub(crate) fn registrations(&self) -> Vec<ServerState> {
+        self.isns.as_ref().map(Isns::states).unwrap_or_default()
+    }
+
     /// Closes all listeners.
     pub(crate) fn close(&mut self) {
+        if let Some(isns) = &self.isns {
+            isns.leave();
+        }
         self.listeners.clear();
     }
 
@@ -215,23 +235,8 @@ impl<A: Accept> Acceptor<A> {
 }
 
 /// The portals that a host can use that has connected to `local`, of those that the gateway listens on.
-///
-/// A wildcard address stands for the address that the host has used. Loopback addresses are for hosts that have
-/// used one.
 fn portals_at(local: SocketAddr, listening: &[SocketAddr]) -> Vec<SocketAddr> {
-    let mut portals = Vec::new();
-    for portal in listening {
-        // A socket on `::` takes IPv4, too.
-        let reachable = portal.is_ipv6() || local.is_ipv4();
-        let portal = match portal.ip() {
-            ip if ip.is_unspecified() && reachable => SocketAddr::new(local.ip(), portal.port()),
-            ip if ip.is_unspecified() || ip.is_loopback() && !local.ip().is_loopback() => continue,
-            _ => *portal,
-        };
-        if !portals.contains(&portal) {
-            portals.push(portal);
-        }
-    }
+    let mut portals = usable(local.ip(), listening);
     if !portals.contains(&local) {
         portals.push(local);
     }

@@ -105,6 +105,7 @@ impl<K: Kernel> Gateway<'_, K> {
             self.backends.borrow_mut().put(index, &self.config.volumes[index], places);
         }
         self.operators.guard_http(guard);
+        self.acceptor.register(&self.config);
         self.connections.set_weights(&self.config.shares);
         self.connections.refresh(&mut self.engine);
         self.connections.run_actions(&mut self.engine, self.now);

@@ -28,6 +28,7 @@ mod upstreams;
 use crate::config::{Config, HttpListen, Rejected};
 use crate::frontend::connection::Protocol;
 use crate::frontend::listener::Listener;
+use crate::isns::Isns;
 use crate::operator::answer::Reaction;
 use crate::operator::backends::Backends;
 use crate::operator::http::server::Http;
@@ -108,6 +109,7 @@ pub(crate) struct Parts<K: Kernel> {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) control: Option<ControlSocket>,
     pub(crate) http: Option<Http>,
+    pub(crate) isns: Option<Isns>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) engine: CommandEngine,
     pub(crate) storage: Storage<K::Network>,
@@ -117,7 +119,7 @@ pub(crate) struct Parts<K: Kernel> {
 
 impl<'a, K: Kernel> Gateway<'a, K> {
     pub(crate) fn new(config: &Config, parts: Parts<K>, reload: Reload<'a>) -> Self {
-        let Parts { kernel, listeners, tls, control, http, engine, storage, .. } = parts;
+        let Parts { kernel, listeners, tls, control, http, isns, engine, storage, .. } = parts;
         let Parts { metrics, random, service, .. } = parts;
         Self {
             now: kernel.now(),
@@ -126,7 +128,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             events: Vec::new(),
             config: config.clone(),
             reload,
-            acceptor: Acceptor::new(config, listeners, random),
+            acceptor: Acceptor::new(config, (listeners, isns), random),
             connections: Connections::new(config, tls),
             operators: Operators::new(control, http),
             metrics,
@@ -214,6 +216,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             next_attempts: upstreams
                 .map(|index| self.storage.upstreams.next_attempts(index).collect())
                 .collect(),
+            isns: self.acceptor.registrations(),
             driver: self.driver_name(),
             busy: self.load.busy(),
             asleep: self.load.all_sleep(),

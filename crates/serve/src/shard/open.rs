@@ -6,8 +6,10 @@ use super::{Gateway, Parts, Reload};
 use crate::ServeError;
 use crate::clock::{Clock, unix_nanos};
 use crate::config::{Config, Http as HttpConfig};
+use crate::frontend::connection::Protocol;
 use crate::frontend::listener::{ListenError, Listener};
 use crate::frontend::tls::{self, Certificates};
+use crate::isns::Isns;
 use crate::operator::http::guard::Guard;
 use crate::operator::http::server::Http;
 use crate::operator::metrics::Metrics;
@@ -20,11 +22,12 @@ use crate::storage::file::threads::Threads;
 use crate::storage::file::uring::Uring;
 use crate::storage::random::KernelRandom;
 use crate::storage::store::Store;
-use crate::storage::upstream::Upstreams;
+use crate::storage::upstream::{Upstreams, initiator_name};
 use crate::tasks::{CacheMemory, CommandEngine};
 use crate::volume::PersistedState;
 use mio::{Poll, Waker};
 use std::io;
+use std::net::Ipv6Addr;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,6 +95,7 @@ impl<'a> Gateway<'a> {
             started.map_err(|source| ServeError::Http { listen: http.listen.clone(), source })
         };
         let http = config.http.as_ref().map(http).transpose()?;
+        let isns = isns(config, &listeners, clock)?;
         let mut engine = CommandEngine::new(config, stores, persisted, cache, helpers);
         engine.set.inputs.extend(saved.map(|saved| Input::TakeOver(Arc::new(saved))));
         engine.set.inputs.extend(recovered.into_iter().map(Input::Cache));
@@ -104,6 +108,7 @@ impl<'a> Gateway<'a> {
             tls,
             control,
             http,
+            isns,
             metrics,
             engine,
             storage,
@@ -112,6 +117,21 @@ impl<'a> Gateway<'a> {
         };
         Ok(Self::new(config, parts, reload))
     }
+}
+
+/// The registrations at iSNS servers, if there shall be any.
+fn isns(
+    config: &Config,
+    listeners: &[Listener<<Linux as Kernel>::Listener>],
+    clock: Clock,
+) -> Result<Option<Isns>, ServeError> {
+    let iscsi = listeners.iter().filter(|one| one.protocol == Protocol::Iscsi);
+    let listening = iscsi.filter_map(Listener::address).collect::<io::Result<_>>();
+    let listening = listening.map_err(failed("read back the address of a listener"))?;
+    let started = Isns::start(config, listening, initiator_name(), clock);
+    let port = config.isns.as_ref().map_or(0, |isns| isns.port as u16);
+    let address = (Ipv6Addr::UNSPECIFIED, port).into();
+    started.map_err(|source| ServeError::Listen { address, source })
 }
 
 /// The disk driver: `io_uring`, or threads where that is missing.

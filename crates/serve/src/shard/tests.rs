@@ -340,6 +340,7 @@ fn run_gateway(
         tls: None,
         control: None,
         http: None,
+        isns: None,
         metrics: Arc::new(Metrics::new(0)),
         engine,
         storage: Storage::new(Box::new(Disk::default()), upstreams),

@@ -10,6 +10,7 @@
 //! | shares of tenants and of the background | not at all: they hold for what is charged from then on |
 //! | tenants, the hosts that they claim, the tenants of volumes | not at all: what arrives from then on is theirs |
 //! | accounts, authentication, redirects, advertised addresses | at the next login |
+//! | targets, portals and servers of iSNS | by a notification of the server, if they ask for one |
 //! | volumes on files and devices of this machine, without a log | as of targets and namespaces; NBD clients at their next connection |
 //! | NBD exports | at the next connection |
 //!
@@ -382,6 +383,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         links,
         control,
         http,
+        isns,
         savings,
         take_over: _,
         record: _,
@@ -409,6 +411,8 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("[control]", old.control == *control);
     let places = [&old.http, http].map(|one| one.as_ref().map(|http| &http.listen));
     differs("`listen` of [http]", places[0] == places[1]);
+    let ports = [&old.isns, isns].map(|one| one.as_ref().map(|isns| isns.port));
+    differs("`port` of [isns], or whether there is one", ports[0] == ports[1]);
     differs("[burst_credits]", old.savings == *savings);
     differs("[recorder]", old.recorder == *recorder);
     differs("`timeout` of [stop]", old.stop == *stop);

@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use weir_flow::clock::Duration;
 use weir_flow::units::ByteCount;
 use weir_serve::operator::{
-    self, Answer, BackendStatus, DeviceStatus, FenceStatus, OverdueRequest, RecorderStatus,
-    Request, SessionStatus, ShareStatus, Spread, StageStatus, TargetStatus, TenantStatus,
-    TurnedAwayStatus, VolumeStatus,
+    self, Answer, BackendStatus, DeviceStatus, FenceStatus, IsnsStatus, OverdueRequest,
+    RecorderStatus, Request, SessionStatus, ShareStatus, Spread, StageStatus, TargetStatus,
+    TenantStatus, TurnedAwayStatus, VolumeStatus,
 };
 
 /// Show the state of a running gateway
@@ -73,6 +73,7 @@ fn text(status: &operator::Status) -> String {
         &Table::of(TURNED_AWAY, &status.turned_away),
         status.turned_away_left_out,
     );
+    section(&mut text, "iSNS servers", &Table::of(ISNS, &status.isns), 0);
     section(&mut text, "Volumes", &Table::of(VOLUMES, &status.volumes), 0);
     section(
         &mut text,
@@ -138,6 +139,29 @@ const OVERDUE: &[Column<OverdueRequest>] = &[
     words("volume", |request| request.volume.clone()),
     words("tenant", |request| request.tenant.clone()),
 ];
+
+const ISNS: &[Column<IsnsStatus>] = &[
+    words("server", |one| one.server.clone()),
+    words("state", |one| one.state.clone()),
+    numbers("for", |one| age(one.age_ns)),
+    numbers("answered", |one| ago(one.answered_ns)),
+    words(
+        "portals",
+        |one| if one.portals.is_empty() { "-".to_owned() } else { one.portals.join(" ") },
+    ),
+    numbers("targets", |one| one.targets.to_string()),
+    numbers("refused", |one| one.refused.to_string()),
+    numbers("failures", |one| one.failures.to_string()),
+    words("last problem", |one| match one.problem_ns {
+        Some(_) => format!("{}, {}", one.problem, ago(one.problem_ns)),
+        None => "-".to_owned(),
+    }),
+];
+
+/// How long ago something was.
+fn ago(nanos: Option<u64>) -> String {
+    nanos.map_or_else(|| "-".to_owned(), |nanos| format!("{} ago", age(nanos)))
+}
 
 const SESSIONS: &[Column<SessionStatus>] = &[
     words("host", |one| one.initiator.clone().unwrap_or_else(|| "NBD client".to_owned())),

@@ -19,6 +19,11 @@ const FLOORS: &[(&[&str], &[&str], &str)] = &[
         "the ground floor is for all rooms, so it depends on none",
     ),
     (
+        &["isns"],
+        &["storage", "volume", "tasks", "frontend", "operator", "shard"],
+        "name servers are told addresses and names; they know no volume and no host",
+    ),
+    (
         &["storage"],
         &["volume", "tasks", "frontend", "operator", "shard"],
         "a backend takes StorageSubmit and returns StorageDone; it knows no command and no host",
@@ -100,6 +105,9 @@ const DRIVERS: &[(&str, &str)] = &[
     ("frontend/socket", "reads and writes connections of hosts"),
     ("frontend/unix_socket", "listens on a file"),
     ("identity", "reads the machine's identity"),
+    ("isns/caller", "reads and answers what iSNS servers call back"),
+    ("isns/keeper", "waits for iSNS servers beside the event loop"),
+    ("isns/server", "connects to iSNS servers"),
     ("operator/http/server", "serves clients over HTTP"),
     ("operator/metrics/process", "reads the limits and the memory of the process"),
     ("operator/metrics/scraper", "writes metrics to clients of the control socket"),

@@ -331,6 +331,11 @@ pub(super) static FAMILIES: &[Family] = &[
         emit: |source, page| paths(source, |path, labels| if let Some(speed) = path.learned {
             page.seconds(labels, speed.fixed_ns);
         }) },
+    Family { name: "weir_isns_registered", kind: Gauge, labels: "`server`",
+        help: "1 while an iSNS server shows what the gateway has registered",
+        emit: |source, page| for isns in &source.snapshot.isns {
+            page.value(&[("server", &isns.server)], (isns.state == "registered").into());
+        } },
     Family { name: "weir_control_tier_scale_ratio", kind: Gauge, labels: "`tier`",
         help: "The scale of the guarantees of a tier; below 1 the devices carry less than the contracts",
         emit: |source, page| for (tier, scale) in TIERS.iter().zip(&source.metrics.tiers) {

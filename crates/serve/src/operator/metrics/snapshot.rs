@@ -1,7 +1,7 @@
 //! What a page of metrics needs besides counters: states, ages and sizes at one moment.
 
 use crate::frontend::connection::Protocol;
-use crate::operator::protocol::{BackendStatus, PathStatus, StageStatus, VolumeStatus};
+use crate::operator::protocol::{BackendStatus, IsnsStatus, PathStatus, StageStatus, VolumeStatus};
 
 /// A gateway at one moment, in the types of the control socket.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,7 @@ pub(crate) struct Snapshot {
     pub(crate) volumes: Vec<VolumeStatus>,
     pub(crate) paths: Vec<PathStatus>,
     pub(crate) backends: Vec<BackendStatus>,
+    pub(crate) isns: Vec<IsnsStatus>,
     /// By protocol, iSCSI first.
     pub(crate) connections: [Connections; Protocol::COUNT],
     pub(crate) cache: CacheSize,

@@ -306,6 +306,7 @@ fn serve_weights(test: &str, weights: &[u32], duration: Duration) -> Vec<u64> {
         tls: None,
         control: None,
         http: None,
+        isns: None,
         metrics: Arc::new(Metrics::new(0)),
         engine: CommandEngine::new(&config, stores, persisted, cache, helpers),
         storage: Storage::new(Box::new(disk), upstreams),

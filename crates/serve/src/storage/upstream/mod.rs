@@ -235,7 +235,7 @@ impl<N: Network> Upstreams<N> {
 }
 
 /// The initiator name of sessions where the configuration has none.
-fn initiator_name() -> String {
+pub(crate) fn initiator_name() -> String {
     format!("iqn.2026-11.io.weir:{:016x}", fold(&[&identity()]))
 }
 

@@ -8,6 +8,7 @@ mod guard;
 mod http;
 mod initiators;
 mod iscsi;
+mod isns;
 mod link;
 mod listen;
 mod log;
@@ -57,6 +58,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &shares::BACKGROUND,
         &control::CONTROL,
         &http::HTTP,
+        &isns::ISNS,
         &recorder::RECORDER,
         &stop::STOP,
         &savings::SAVINGS,
@@ -109,6 +111,7 @@ pub(crate) fn read(
     let control = control::read(context, document, source, &nbd);
     let socket = control.as_ref().ok().and_then(Option::as_deref);
     let http = http::read(context, document, source, (&listeners, &nbd, socket));
+    let isns = isns::read(context, document, iscsi.as_ref());
     let links = link::read(context, document, &listeners);
     let offered = reach::Offered { targets: &targets, nbd: &nbd, nvme: &nvme };
     offered.something(context, document);
@@ -158,6 +161,7 @@ pub(crate) fn read(
         links: links?,
         control: control.ok()?,
         http: http.ok()?,
+        isns: isns.ok()?,
         savings: savings.ok()?,
         take_over: Vec::new(),
         record: None,

@@ -128,7 +128,12 @@ fn one(
     })
 }
 
-fn iscsi_name(context: &mut Context, table: &Table<'_>, key: &str) -> Option<Read<String>> {
+/// A name of an initiator or a target.
+pub(super) fn iscsi_name(
+    context: &mut Context,
+    table: &Table<'_>,
+    key: &str,
+) -> Option<Read<String>> {
     let name = table.text(context, key)?;
     if let Err((message, help)) = check_iscsi(&name.value) {
         let diagnostic = Diagnostic::new(Code::BadValue, message);
