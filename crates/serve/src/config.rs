@@ -1,9 +1,13 @@
 //! The configuration of a gateway: checked types, which the program's configuration reader makes.
 
+mod candidate;
+mod change;
 pub mod http;
 mod isns;
 mod upstream;
 
+pub use candidate::{Candidate, Given, Places, Reader};
+pub use change::{Change, KeyChange};
 pub use http::{Http, HttpListen};
 pub use isns::{ENTITY_MAX, Isns, PORT as ISNS_PORT, SERVERS_MAX};
 pub use upstream::{Fence, Portal, Upstream};

@@ -36,7 +36,7 @@ pub use storage::state_file::{StateDamage, StateError};
 pub use storage::upstream::{Denied, Unowned, Unreachable, UnreachablePath};
 
 use clock::Clock;
-use config::{Config, HttpListen, Where};
+use config::{Config, HttpListen, Reader, Where};
 use mio::Poll;
 use operator::answer::answer;
 use operator::backends::Backends;
@@ -46,7 +46,7 @@ use service::{Inherited, Service};
 use shard::live::persisted_state;
 use shard::open::Start;
 use shard::recorder::{Recorded, Recorder};
-use shard::{Gateway, Reload, core_dumps, descriptors, plan};
+use shard::{Gateway, core_dumps, descriptors, plan};
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
@@ -289,19 +289,18 @@ impl ServeError {
 ///
 /// `ready` is called once, when hosts can connect. After the first signal no new work is taken, what
 /// is in flight is finished, all volumes are made durable and the function returns; after a second
-/// one only what the kernel already has is waited for. SIGHUP calls `reload`, which reads the
+/// one only what the kernel already has is waited for. At SIGHUP `reader` reads the
 /// configuration again; what can change live is put into force. SIGUSR1 logs how tenants fare, what held
 /// them, and what is outstanding; how they fared is logged at the end, too. What operators can ask and
 /// order on the control socket is in [`operator`].
 pub fn serve(
     config: &Config,
     ready: impl FnOnce(&Ready),
-    reload: &mut dyn FnMut() -> Result<Config, config::Rejected>,
+    reader: &mut dyn Reader,
 ) -> Result<(), ServeError> {
     core_dumps::keep_secrets_out(config);
-    let mut reload = || reload().inspect(core_dumps::keep_secrets_out);
     raise_descriptors(config);
-    let mut opened = open(config, &mut reload, Service::of_environment())?;
+    let mut opened = open(config, reader, Service::of_environment())?;
     ready(&opened.ready(config)?);
     opened.gateway.is_ready();
     let pipeline = opened.run(config);
@@ -335,7 +334,7 @@ fn raise_descriptors(config: &Config) {
 /// Opens stores, state and logs, claims upstreams, and binds the listeners.
 fn open<'a>(
     config: &Config,
-    reload: Reload<'a>,
+    reader: &'a mut dyn Reader,
     service: Service,
 ) -> Result<Opened<'a>, ServeError> {
     let inherited = Inherited::of_environment();
@@ -381,7 +380,7 @@ fn open<'a>(
         service,
         inherited,
     };
-    let gateway = Gateway::open(config, start, reload)?;
+    let gateway = Gateway::open(config, start, reader)?;
     let recorder = config.record.as_ref().map(|path| {
         Recorder::create(path, &plan)
             .map_err(|source| ServeError::Record { path: path.clone(), source })

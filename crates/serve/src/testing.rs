@@ -1,15 +1,31 @@
 //! A configuration for tests.
 
 use crate::config::{
-    Authentication, Config, Initiators, Iscsi, Layout, Nbd, Nvme, Target as TargetConfig, Tenant,
-    Volume as VolumeConfig, Where,
+    Authentication, Candidate, Config, Given, Initiators, Iscsi, Layout, Nbd, Nvme, Reader,
+    Rejected, Target as TargetConfig, Tenant, Volume as VolumeConfig, Where,
 };
+use std::path::Path;
 use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::dispatch::Shares;
 use weir_flow::pipeline::{Limits as PipelineLimits, Policies};
 use weir_flow::{cache, path};
+
+/// No configuration to read.
+pub(crate) struct NoReader;
+
+impl Reader for NoReader {
+    fn read(&mut self, _: Option<&Given>) -> Result<Candidate, Rejected> {
+        Err(Rejected::Invalid(Vec::new()))
+    }
+
+    fn put_into_force(&mut self) {}
+
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+}
 
 /// One tenant, and one target with a volume on these stores.
 pub(crate) fn config(stores: Vec<Where>) -> Config {

@@ -33,7 +33,7 @@ pub(crate) struct Queue {
     /// NQN of the subsystem.
     pub(crate) subsystem: String,
     /// The tenant that claims the host by its name.
-    pub(super) claim: Option<TenantId>,
+    pub(crate) claim: Option<TenantId>,
     pub(super) namespaces: Rc<Namespaces>,
     /// When a command was taken last.
     pub(super) heard: Instant,

@@ -6,8 +6,9 @@ use super::metrics::page::Format;
 use super::metrics::scraper::Wanted;
 use super::protocol::{Answer, Leaving, Refusal, Request};
 use super::view::View;
-use super::{Asker, Question, paths, snapshot, status};
+use super::{Asker, Manner, Question, paths, snapshot, status};
 use crate::clock::unix_nanos;
+use crate::config::Given;
 use crate::operator::event_log::Watch;
 use crate::volume::{Life, Volume};
 use tracing::info;
@@ -28,9 +29,8 @@ pub(crate) enum Reaction {
     Count(Asker, Wanted),
     /// Gives the pipeline this order, and asks the question when that has been done.
     Order(Input, Question),
-    /// Reads the configuration again, in a dry run without a change, by force even what hosts use, and sends the client the
-    /// result.
-    Reload(Asker, bool, bool),
+    /// Reads the configuration again, or this one, in this manner, and sends the client the result.
+    Reload(Asker, Manner, Option<Given>),
     /// Stops gracefully, and sends the client this answer.
     Stop(Asker, Leaving),
     /// Saves the state of control.
@@ -147,7 +147,15 @@ impl ControlHandler<'_> {
                     return Err(Refusal::Stopping);
                 }
                 info!(dry_run, force, over = client.way(), "order: reload");
-                return Ok(Reaction::Reload(client, dry_run, force));
+                return Ok(Reaction::Reload(client, Manner { dry_run, force }, None));
+            }
+            Request::Apply { name, text, dry_run, force } => {
+                if view.stopping {
+                    return Err(Refusal::Stopping);
+                }
+                info!(name, dry_run, force, over = client.way(), "order: apply");
+                let given = Given { name, text };
+                return Ok(Reaction::Reload(client, Manner { dry_run, force }, Some(given)));
             }
             Request::Metrics { openmetrics } => {
                 let snapshot = Box::new(snapshot::take(pipeline, view, backends));

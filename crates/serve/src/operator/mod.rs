@@ -7,6 +7,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod backends;
+pub(crate) mod changes;
 pub(crate) mod event_log;
 pub(crate) mod flight;
 pub(crate) mod http;
@@ -36,6 +37,15 @@ pub(crate) use protocol::Refusal;
 use http::Ticket;
 use socket::{Asked, ClientId};
 use weir_flow::request::{BackendId, VolumeId};
+
+/// How a configuration is put into force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// Only check whether it can be.
+    pub(crate) dry_run: bool,
+    /// Take away volumes and exports that hosts use.
+    pub(crate) force: bool,
+}
 
 /// Who gets an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

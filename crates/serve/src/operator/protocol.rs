@@ -36,9 +36,9 @@ use serde_json::Value;
 /// The version of the protocol, in every request and every answer.
 pub const VERSION: u32 = 1;
 
-/// The longest line of a request in bytes, without its end. A longer one is refused, and the connection
-/// is closed.
-pub const LINE_MAX: usize = 4_096;
+/// The longest line of a request in bytes, without its end: a configuration fits. A longer one is refused, and the
+/// connection is closed.
+pub const LINE_MAX: usize = 2 << 20;
 
 /// A request or an answer as it is written: with its version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,6 +136,20 @@ pub enum Request {
     /// Read the configuration again, as at SIGHUP. Answered with [`Answer::Reloaded`].
     #[serde(rename = "reload")]
     Reload {
+        /// Check only whether it can be put into force.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        dry_run: bool,
+        /// Take away volumes and exports even if hosts use them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+    },
+    /// Put this configuration into force. Answered with [`Answer::Reloaded`].
+    #[serde(rename = "apply")]
+    Apply {
+        /// What messages call it.
+        name: String,
+        /// Its text. Paths in it are relative to the folder of the file that the gateway was started with.
+        text: String,
         /// Check only whether it can be put into force.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         dry_run: bool,

@@ -52,6 +52,8 @@ struct Client {
     id: ClientId,
     stream: UnixStream,
     received: Vec<u8>,
+    /// How much of it has no end of line.
+    searched: usize,
     /// The answer, as far as it is not written.
     answer: Vec<u8>,
     written: usize,
@@ -243,6 +245,7 @@ impl Client {
             id,
             stream,
             received: Vec::new(),
+            searched: 0,
             answer: Vec::new(),
             written: 0,
             asks: false,
@@ -287,16 +290,20 @@ impl Client {
     /// Reads up to the end of a line.
     fn read(&mut self) -> Progress {
         loop {
-            if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
-                let line: Vec<u8> = self.received.drain(..=end).collect();
+            let rest = &self.received[self.searched..];
+            if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=self.searched + end).collect();
+                self.searched = 0;
+                self.received.shrink_to(PIECE);
                 self.asks = true;
                 return Progress::Asks(Request::parse(&line));
             }
             if self.received.len() > LINE_MAX {
                 return self.ask_last(Refusal::TooLong);
             }
-            let mut bytes = [0; LINE_MAX + 1];
-            let room = bytes.len() - self.received.len();
+            self.searched = self.received.len();
+            let mut bytes = [0; PIECE];
+            let room = (LINE_MAX + 1 - self.received.len()).min(PIECE);
             match self.stream.read(&mut bytes[..room]) {
                 Ok(0) if self.received.is_empty() => return Progress::Over,
                 Ok(0) => return self.ask_last(Refusal::Unfinished),
@@ -311,7 +318,7 @@ impl Client {
     /// Answers with the error, and closes the client after that.
     fn ask_last(&mut self, refusal: Refusal) -> Progress {
         (self.asks, self.last) = (true, true);
-        self.received = Vec::new();
+        (self.received, self.searched) = (Vec::new(), 0);
         Progress::Asks(Err(refusal))
     }
 }
@@ -321,6 +328,9 @@ pub(crate) const FIRST_TOKEN: usize = 512;
 
 /// Clients at once. One more waits until one has left; further ones do so in the kernel.
 const CLIENTS_MAX: usize = 32;
+
+/// Bytes that are read at a time.
+const PIECE: usize = 16 << 10;
 
 /// A client must send a request within this time, and take the answer within this time.
 const PATIENCE: Duration = Duration::from_secs(10);

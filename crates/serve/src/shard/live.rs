@@ -3,20 +3,21 @@
 //! A reload has four steps, of which only the last is seen: plan (what changes, and what keeps it from changing), open
 //! (files of volumes that come), grow (files of volumes that grow) and commit, which cannot fail. A dry run is the first.
 
+use super::hosts::{clients, hosts, users};
 use super::kernel::Kernel;
-use super::{Connections, Gateway};
+use super::{Gateway, core_dumps};
 use crate::ServeError;
 use crate::clock::unix_nanos;
-use crate::config::{self, Config, Rejected};
-use crate::frontend::connection::{Connection, Speech};
+use crate::config::{self, Candidate, Change, Config, Given, Places, Rejected};
 use crate::operator::backends::Backends;
+use crate::operator::changes::complete;
 use crate::operator::http::guard::Guard;
+use crate::operator::{Manner, Verdict};
 use crate::storage::file::atomic_journal;
 use crate::storage::file::backing::remove_made;
-use crate::storage::layout::{open_volume, unmake};
+use crate::storage::layout::{self, open_volume, unmake};
 use crate::storage::state_file;
 use crate::storage::store::Store;
-use crate::tasks::CommandEngine;
 use crate::volume::live::OpenedVolume;
 use crate::volume::reload::{Planned, Uses};
 use crate::volume::{PersistedState, Volume};
@@ -25,13 +26,12 @@ use std::rc::Rc;
 use tracing::{error, info};
 use weir_wire::scsi::reservation::Reservations;
 
-/// How a configuration is read again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Manner {
-    /// Only check whether it can be put into force.
-    pub(crate) dry_run: bool,
-    /// Take away volumes and exports that hosts use.
-    pub(crate) force: bool,
+/// A configuration that can be put into force.
+struct Plan {
+    planned: Planned,
+    guard: Option<Guard>,
+    changes: Vec<Change>,
+    places: Places,
 }
 
 impl<K: Kernel> Gateway<'_, K> {
@@ -51,26 +51,39 @@ impl<K: Kernel> Gateway<'_, K> {
         (std::mem::take(&mut catalog.volumes), std::mem::take(&mut catalog.stores))
     }
 
-    /// Reads the configuration again and puts it into force, or, in a dry run, only checks whether it can be.
-    pub(super) fn reload(&mut self, manner: Manner) -> Result<(), Rejected> {
+    /// Reads the configuration again, or what is given, and puts it into force, or, in a dry run, only checks whether it
+    /// can be.
+    pub(super) fn reload(
+        &mut self,
+        manner: Manner,
+        given: Option<&Given>,
+    ) -> Result<Verdict, Rejected> {
         if self.stop.is_requested() {
-            return Ok(());
+            return Ok(Verdict::default());
         }
         let Manner { dry_run, force } = manner;
-        info!(dry_run, force, "reading the configuration again");
-        if dry_run {
-            return self.plan(force).map(drop);
-        }
-        self.service.reloading();
-        let result = self.put_into_force(force);
-        self.metrics.reloaded(result.is_ok(), unix_nanos());
-        self.service.reloaded();
-        result
+        let name = given.map(|given| given.name.as_str());
+        info!(dry_run, force, name, "reading a configuration");
+        let result = if dry_run {
+            self.plan(force, given).map(|plan| plan.changes)
+        } else {
+            self.service.reloading();
+            let result = self.put_into_force(force, given);
+            self.metrics.reloaded(result.is_ok(), unix_nanos());
+            self.service.reloaded();
+            result
+        };
+        let mut changes = result?;
+        let changes_left_out = changes.len().saturating_sub(CHANGES) as u64;
+        changes.truncate(CHANGES);
+        let file = self.reader.file().map(|file| file.display().to_string());
+        Ok(Verdict { dry_run, changes, changes_left_out, file })
     }
 
-    /// Reads the configuration again and finds out what changes.
-    fn plan(&mut self, force: bool) -> Result<(Planned, Option<Guard>), Rejected> {
-        let new = (self.reload)()?;
+    /// Reads a configuration and finds out what changes.
+    fn plan(&mut self, force: bool, given: Option<&Given>) -> Result<Plan, Rejected> {
+        let Candidate { config: new, mut changes, places } = self.reader.read(given)?;
+        core_dumps::keep_secrets_out(&new);
         let guard = guard_of(&new)?;
         let (engine, connections) = (&self.engine, &self.connections);
         let uses = Uses {
@@ -78,14 +91,21 @@ impl<K: Kernel> Gateway<'_, K> {
             of_volume: &|volume| users(connections, engine, volume),
             of_export: &|export| clients(connections, export),
         };
-        Ok((engine.plan_reload(&self.config, new, &uses)?, guard))
+        let planned = engine.plan_reload(&self.config, new, &uses, &places)?;
+        let hosts = hosts(connections, engine);
+        complete(&mut changes, (&self.config, planned.config()), &hosts);
+        Ok(Plan { planned, guard, changes, places })
     }
 
-    /// Reads the configuration again and applies what can change live.
-    fn put_into_force(&mut self, force: bool) -> Result<(), Rejected> {
-        let (planned, guard) = self.plan(force)?;
+    /// Reads a configuration and applies what can change live.
+    fn put_into_force(
+        &mut self,
+        force: bool,
+        given: Option<&Given>,
+    ) -> Result<Vec<Change>, Rejected> {
+        let Plan { planned, guard, changes, places } = self.plan(force, given)?;
         crate::raise_descriptors(planned.config());
-        let opened = open(&planned)?;
+        let opened = open(&planned, &places)?;
         let regions = match self.engine.grow(&planned, &opened) {
             Ok(regions) => regions,
             Err(rejected) => {
@@ -109,7 +129,11 @@ impl<K: Kernel> Gateway<'_, K> {
         self.connections.set_weights(&self.config.shares);
         self.connections.refresh(&mut self.engine);
         self.connections.run_actions(&mut self.engine, self.now);
-        Ok(())
+        self.reader.put_into_force();
+        for change in changes.iter().take(CHANGES) {
+            info!(%change, "configuration changed");
+        }
+        Ok(changes)
     }
 
     /// Closes volumes that have left; true if there is more to do now.
@@ -123,7 +147,7 @@ impl<K: Kernel> Gateway<'_, K> {
 }
 
 /// Opens the volumes that come. After an error none of them is open, and no file is there that was not there before.
-fn open(planned: &Planned) -> Result<Vec<OpenedVolume>, Rejected> {
+fn open(planned: &Planned, places: &Places) -> Result<Vec<OpenedVolume>, Rejected> {
     let (mut opened, mut faults) = (Vec::new(), Vec::new());
     for (index, _) in planned.added() {
         let volume = &planned.config().volumes[index];
@@ -131,14 +155,15 @@ fn open(planned: &Planned) -> Result<Vec<OpenedVolume>, Rejected> {
         let stores = match stores {
             Ok(stores) => stores,
             Err(problem) => {
-                faults.push(problem.to_string());
+                faults.push(layout::at(places, volume, &problem));
                 continue;
             }
         };
         match persisted_state(volume, &stores) {
             Ok(kept) => opened.push(OpenedVolume { index, stores, kept }),
             Err(problem) => {
-                faults.push(problem.to_string());
+                let (name, told) = (&volume.name, problem.to_string());
+                faults.push(places.at("volume", name, &["state", "file"], &told));
                 unmake(volume, stores);
             }
         }
@@ -203,53 +228,6 @@ pub(crate) fn persisted_state(
     Ok(PersistedState { reservations, sanitize: state.sanitize, journal, journal_made })
 }
 
-/// The hosts that find a volume, each in words.
-fn users<S: crate::frontend::socket::Stream>(
-    connections: &Connections<S>,
-    engine: &CommandEngine,
-    volume: usize,
-) -> Vec<String> {
-    let used = |connection: &Connection| {
-        let peer = &connection.peer;
-        match &connection.speech {
-            Speech::Iscsi(wire) => {
-                let view = connection.view.as_ref()?;
-                let lun = view.lun_of(volume)?;
-                let (initiator, target) = (&view.nexus.initiator.name, &view.nexus.target);
-                let session = wire.tsih();
-                Some(format!(
-                    "{initiator} at {peer} (iSCSI session {session}, LUN {lun} of {target})"
-                ))
-            }
-            Speech::Nbd(wire) => {
-                let export = wire.export()?;
-                let catalog = &engine.catalog;
-                let name = &catalog.exports.as_slice()[export].name;
-                let here = catalog.export_volumes[export] == Some(volume);
-                here.then(|| format!("{peer} (NBD export `{name}`)"))
-            }
-            Speech::Nvme(queue) => {
-                let controller = queue.controller.filter(|_| queue.wire.queue() == Some(0))?;
-                let nsid = queue.nsid_of(volume)?;
-                let (host, subsystem) = (queue.host.escape_debug(), &queue.subsystem);
-                Some(format!(
-                    "{host} at {peer} (NVMe controller {controller}, namespace {nsid} of {subsystem})"
-                ))
-            }
-        }
-    };
-    connections.all().filter_map(used).collect()
-}
-
-/// The clients of an NBD export, each in words.
-fn clients<S: crate::frontend::socket::Stream>(
-    connections: &Connections<S>,
-    export: usize,
-) -> Vec<String> {
-    let of = |connection: &&Connection| matches!(&connection.speech, Speech::Nbd(wire) if wire.export() == Some(export));
-    connections.all().filter(of).map(|connection| format!("{} (NBD)", connection.peer)).collect()
-}
-
 /// Who may do what over HTTP, by a configuration whose files can be read.
 fn guard_of(config: &Config) -> Result<Option<Guard>, Rejected> {
     config.http.as_ref().map(Guard::new).transpose().map_err(|problem| {
@@ -257,3 +235,6 @@ fn guard_of(config: &Config) -> Result<Option<Guard>, Rejected> {
         Rejected::Invalid(vec![format!("[http]: {problem}")])
     })
 }
+
+/// Changes in an answer, and in the log.
+const CHANGES: usize = 1_000;

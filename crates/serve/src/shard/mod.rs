@@ -9,6 +9,7 @@ mod accept;
 mod connections;
 pub(crate) mod core_dumps;
 pub(crate) mod descriptors;
+mod hosts;
 mod kernel;
 mod linux;
 pub(crate) mod live;
@@ -25,7 +26,7 @@ mod tests;
 mod timer;
 mod upstreams;
 
-use crate::config::{Config, HttpListen, Rejected};
+use crate::config::{Config, HttpListen, Reader};
 use crate::frontend::connection::Protocol;
 use crate::frontend::listener::Listener;
 use crate::isns::Isns;
@@ -36,7 +37,7 @@ use crate::operator::metrics::Metrics;
 use crate::operator::metrics::scraper::Scrape;
 use crate::operator::socket::Socket as ControlSocket;
 use crate::operator::view::View;
-use crate::operator::{Answer, Question, Refusal, Verdict};
+use crate::operator::{Answer, Manner, Question, Refusal};
 use crate::service::Service;
 use crate::storage::Storage;
 use crate::storage::io::{StorageDone, StorageSubmit, Submit};
@@ -50,7 +51,6 @@ use connections::Connections;
 pub(crate) use connections::TURNED_AWAY_MAX;
 use kernel::{Event, Kernel, Sleep};
 use linux::Linux;
-use live::Manner;
 use load::Load;
 use operators::Operators;
 use rustls::ServerConfig;
@@ -69,9 +69,6 @@ use weir_flow::pipeline::{Action, Input, Pipeline};
 use weir_flow::request::VolumeId;
 use weir_flow::stage::{Wake, World};
 
-/// Reads the configuration again; an error has been logged.
-pub(crate) type Reload<'a> = &'a mut dyn FnMut() -> Result<Config, Rejected>;
-
 /// Everything that serves, on one thread.
 pub(crate) struct Gateway<'a, K: Kernel = Linux> {
     kernel: K,
@@ -82,7 +79,7 @@ pub(crate) struct Gateway<'a, K: Kernel = Linux> {
     /// The last events; its memory is used again.
     events: Vec<Event>,
     config: Config,
-    reload: Reload<'a>,
+    reader: &'a mut dyn Reader,
     acceptor: Acceptor<K::Listener>,
     connections: Connections<K::Stream>,
     operators: Operators,
@@ -118,7 +115,7 @@ pub(crate) struct Parts<K: Kernel> {
 }
 
 impl<'a, K: Kernel> Gateway<'a, K> {
-    pub(crate) fn new(config: &Config, parts: Parts<K>, reload: Reload<'a>) -> Self {
+    pub(crate) fn new(config: &Config, parts: Parts<K>, reader: &'a mut dyn Reader) -> Self {
         let Parts { kernel, listeners, tls, control, http, isns, engine, storage, .. } = parts;
         let Parts { metrics, random, service, .. } = parts;
         Self {
@@ -127,7 +124,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             handed: Instant::ZERO,
             events: Vec::new(),
             config: config.clone(),
-            reload,
+            reader,
             acceptor: Acceptor::new(config, (listeners, isns), random),
             connections: Connections::new(config, tls),
             operators: Operators::new(control, http),
@@ -243,9 +240,9 @@ impl<'a, K: Kernel> Gateway<'a, K> {
                 self.leave();
                 self.operators.answer(self.now, client, Answer::Stopping(leaving));
             }
-            Reaction::Reload(client, dry_run, force) => {
-                let answer = match self.reload(Manner { dry_run, force }) {
-                    Ok(()) => Answer::Reloaded(Verdict { dry_run }),
+            Reaction::Reload(client, manner, given) => {
+                let answer = match self.reload(manner, given.as_ref()) {
+                    Ok(verdict) => Answer::Reloaded(verdict),
                     Err(rejected) => (&Refusal::Rejected(rejected)).into(),
                 };
                 self.operators.answer(self.now, client, answer);
@@ -376,7 +373,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         match event {
             Event::Stop(signals) => self.signalled(signals),
             // The log has the result.
-            Event::Reload => drop(self.reload(Manner::default())),
+            Event::Reload => drop(self.reload(Manner::default(), None)),
             Event::Summary => self.operators.ask(Question::Summary),
             Event::Upstream(number, readiness) => {
                 self.storage.upstreams.event(number, readiness);

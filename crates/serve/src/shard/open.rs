@@ -2,10 +2,10 @@
 
 use super::kernel::Kernel;
 use super::linux::Linux;
-use super::{Gateway, Parts, Reload};
+use super::{Gateway, Parts};
 use crate::ServeError;
 use crate::clock::{Clock, unix_nanos};
-use crate::config::{Config, Http as HttpConfig};
+use crate::config::{Config, Http as HttpConfig, Reader};
 use crate::frontend::connection::Protocol;
 use crate::frontend::listener::{ListenError, Listener};
 use crate::frontend::tls::{self, Certificates};
@@ -58,7 +58,7 @@ impl<'a> Gateway<'a> {
     pub(crate) fn open(
         config: &Config,
         start: Start,
-        reload: Reload<'a>,
+        reader: &'a mut dyn Reader,
     ) -> Result<Self, ServeError> {
         let Start { poll, clock, upstreams, stores, persisted, saved, cache, .. } = start;
         let Start { recovered, service, mut inherited, .. } = start;
@@ -115,7 +115,7 @@ impl<'a> Gateway<'a> {
             random,
             service,
         };
-        Ok(Self::new(config, parts, reload))
+        Ok(Self::new(config, parts, reader))
     }
 }
 

@@ -347,8 +347,8 @@ fn run_gateway(
         random: Box::new(Zeroes),
         service: Service::none(),
     };
-    let mut reload = || Err(crate::config::Rejected::Invalid(Vec::new()));
-    let mut gateway = Gateway::new(&config, parts, &mut reload);
+    let mut reader = crate::testing::NoReader;
+    let mut gateway = Gateway::new(&config, parts, &mut reader);
     run(&mut Pipeline::new(&plan, ()), &mut gateway);
     drop(gateway);
     (host.take(), sleeps.get())

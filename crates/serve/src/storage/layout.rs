@@ -3,7 +3,7 @@
 //! The stores of all volumes are in one row, in the order of the volumes: a store is known by its place
 //! there, a volume by the range of its stores.
 
-use crate::config::{Config, Layout, Volume, Where};
+use crate::config::{Config, Layout, Places, Volume, Where};
 use crate::storage::file::backing::{Backing, OpenError, remove_made};
 use crate::storage::store::{Store, Unit};
 use crate::storage::upstream::Upstreams;
@@ -127,6 +127,17 @@ pub(crate) fn fits(
     let whole = parts.iter().copied().try_fold(0_u64, u64::checked_add);
     whole.filter(|&whole| whole <= CAPACITY_MAX).ok_or(OpenError::TooLarge { volume: name() })?;
     Ok(())
+}
+
+/// What is wrong with the stores of a volume, behind the place where the configuration names it.
+pub(crate) fn at(places: &Places, volume: &Volume, problem: &OpenError) -> String {
+    let keys = problem.keys();
+    let store = problem.path().and_then(|path| volume.files().find(|file| file.path == path));
+    let (table, name) = match store {
+        Some(store) if volume.file().is_none() => ("store", &store.name),
+        _ => ("volume", &volume.name),
+    };
+    places.at(table, name, keys, &problem.to_string())
 }
 
 /// What a store of a volume is called.

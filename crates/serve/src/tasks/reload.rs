@@ -1,6 +1,6 @@
 //! Volumes that come and go at a reload: a configuration is put into force, and volumes that leave are flushed and closed.
 
-use crate::config::{Config, Rejected};
+use crate::config::{Config, Places, Rejected};
 use crate::storage::emulated::Regions;
 use crate::storage::io::Submit;
 use crate::storage::store::Store;
@@ -45,12 +45,14 @@ impl CommandEngine {
         old: &Config,
         new: Config,
         uses: &Uses<'_>,
+        places: &Places,
     ) -> Result<Planned, Rejected> {
         let emulated = &self.storage.emulated;
         let job = |volume| {
             if uses.force { self.jobs.holding(volume) } else { self.jobs.of(volume) }
         };
-        let planned = self.catalog.plan_reload(old, new, (uses, &job), |row| emulated.room(row))?;
+        let room = |row| emulated.room(row);
+        let planned = self.catalog.plan_reload(old, new, (uses, &job), (&room, places))?;
         let sizes = planned.added().map(|(index, sizes)| (index, sizes.to_vec()));
         self.regions(&planned, sizes)?;
         Ok(planned)

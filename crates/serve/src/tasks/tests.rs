@@ -1,7 +1,7 @@
 //! What the command engine promises about durability, against a driver that does nothing by itself.
 
 use super::*;
-use crate::config::{FileStore, IoMode, Where};
+use crate::config::{FileStore, IoMode, Places, Where};
 use crate::frontend::nvme::controllers;
 use crate::storage::blocking::{Blocking, BlockingPool};
 use crate::storage::file::backing::Backing;
@@ -189,7 +189,8 @@ impl Scene {
         let new = Config { volumes: Vec::new(), targets: Vec::new(), ..self.config.clone() };
         let nobody = |_| Vec::new();
         let uses = Uses { force: true, of_volume: &nobody, of_export: &nobody };
-        let planned = self.engine.plan_reload(&self.config, new, &uses).unwrap();
+        let planned =
+            self.engine.plan_reload(&self.config, new, &uses, &Places::default()).unwrap();
         let regions = self.engine.grow(&planned, &[]).unwrap();
         self.engine.reload(&self.config, planned, (Vec::new(), regions));
         self.engine.set.inputs.clear();

@@ -21,8 +21,8 @@
 //!
 //! Tenants and volumes keep their ids, in whatever order they are: see [`keep_ids`] and [`keep_places`].
 
-use crate::config::{Config, Nbd, Nvme, Rejected, Volume as VolumeConfig, Where};
-use crate::storage::file::backing::{Backing, OpenError};
+use crate::config::{Config, Nbd, Nvme, Places, Rejected, Volume as VolumeConfig, Where};
+use crate::storage::file::backing::Backing;
 use crate::storage::layout;
 use crate::storage::state_file;
 use crate::volume::catalog::Catalog;
@@ -136,13 +136,13 @@ impl Faults {
 
 impl Catalog {
     /// Checks whether a new configuration can be put into force; changes nothing. `job` is the job that keeps a volume from
-    /// going, `room` the size that the volume on a store may have.
+    /// going, `room` the size that the volume on a store may have, `places` where the new one names files.
     pub(crate) fn plan_reload(
         &self,
         old: &Config,
         mut new: Config,
         (uses, job): (&Uses<'_>, &dyn Fn(usize) -> Option<&'static str>),
-        room: impl Fn(usize) -> u64,
+        (room, places): (&dyn Fn(usize) -> u64, &Places),
     ) -> Result<Planned, Rejected> {
         let tenants = std::mem::take(&mut new.tenants);
         let volumes = new.volumes.iter_mut().map(|volume| &mut volume.tenant);
@@ -155,9 +155,9 @@ impl Catalog {
             let before = old.volumes.get(index).filter(|volume| volume.is_there());
             match (before, volume.is_there()) {
                 (None, false) => {}
-                (None, true) => added.push((index, self.come(index, volume, &mut faults))),
+                (None, true) => added.push((index, self.come(index, volume, places, &mut faults))),
                 (Some(_), true) => {
-                    sizes.push((index, self.size(index, volume, &room, &mut faults)));
+                    sizes.push((index, self.size(index, volume, (room, places), &mut faults)));
                 }
                 (Some(_), false) => {
                     removed.push(index);
@@ -185,12 +185,18 @@ impl Catalog {
     }
 
     /// Whether a volume can come; the sizes of its stores.
-    fn come(&self, index: usize, volume: &VolumeConfig, faults: &mut Faults) -> Vec<u64> {
+    fn come(
+        &self,
+        index: usize,
+        volume: &VolumeConfig,
+        places: &Places,
+        faults: &mut Faults,
+    ) -> Vec<u64> {
         let name = &volume.name;
+        let at = |keys: &[&'static str], told: &str| places.at("volume", name, keys, told);
         if self.volumes.get(index).is_some_and(|before| before.life == Life::Leaves) {
-            faults
-                .unavailable
-                .push(format!("volume `{name}` was removed, and its last requests have not ended"));
+            let told = format!("volume `{name}` was removed, and its last requests have not ended");
+            faults.unavailable.push(at(&["name"], &told));
             return Vec::new();
         }
         let mut sizes = Vec::new();
@@ -200,10 +206,13 @@ impl Catalog {
         let taken = there.flat_map(|other| other.paths.iter().map(move |path| (path, &other.name)));
         let taken: Vec<_> = taken.filter(|(path, _)| paths.contains(path)).collect();
         for (path, other) in &taken {
-            faults.unavailable.push(format!(
+            let told = format!(
                 "volume `{name}`: {} is that of volume `{other}` until it has been removed: add this one after that",
                 path.display(),
-            ));
+            );
+            let is_data = volume.files().any(|file| file.path == **path);
+            let keys: &[_] = if is_data { &["file", "stores"] } else { &["state", "file"] };
+            faults.unavailable.push(at(keys, &told));
         }
         if !taken.is_empty() {
             return Vec::new();
@@ -211,18 +220,19 @@ impl Catalog {
         for file in volume.files() {
             match Backing::check(volume, file) {
                 Ok(size) => sizes.push(size),
-                Err(problem) => faults.unavailable.push(OpenError::to_string(&problem)),
+                Err(problem) => faults.unavailable.push(layout::at(places, volume, &problem)),
             }
         }
         if sizes.len() == volume.stores.len() {
             let name = |store: usize| volume.stores[store].file().map(|file| file.name.clone());
             let fits = layout::fits(volume, &sizes, |store| name(store).unwrap_or_default());
-            faults.unavailable.extend(fits.err().map(|problem| problem.to_string()));
+            faults
+                .unavailable
+                .extend(fits.err().map(|problem| layout::at(places, volume, &problem)));
         }
         let checked = volume.state.as_deref().map_or(Ok(()), state_file::check);
-        faults
-            .unavailable
-            .extend(checked.err().map(|problem| format!("volume `{name}`: {problem}")));
+        let told = checked.err().map(|problem| format!("volume `{name}`: {problem}"));
+        faults.unavailable.extend(told.map(|told| at(&["state", "file"], &told)));
         sizes
     }
 
@@ -290,10 +300,11 @@ impl Catalog {
         &self,
         index: usize,
         volume: &VolumeConfig,
-        room: impl Fn(usize) -> u64,
+        (room, places): (&dyn Fn(usize) -> u64, &Places),
         faults: &mut Faults,
     ) -> u64 {
         let (now, name) = (self.capacity(index), &volume.name);
+        let at = |told: String| places.at("volume", name, &["size", "file"], &told);
         // Where the bytes of several stores are depends on their sizes, which are computed when they are opened.
         let Some(store) = self.only_store(index) else { return now };
         let size = match volume.file().and_then(|file| file.size) {
@@ -301,9 +312,9 @@ impl Catalog {
             None => match store.measure() {
                 Ok(size) => size - size % u64::from(volume.block_size),
                 Err(problem) => {
-                    faults.unavailable.push(format!(
+                    faults.unavailable.push(at(format!(
                         "cannot read the size of the file of volume `{name}`: {problem}"
-                    ));
+                    )));
                     return now;
                 }
             },
@@ -311,16 +322,18 @@ impl Catalog {
         let wanted = ByteCount(size);
         if size < now {
             let now = ByteCount(now);
-            faults.shrinks.push(format!("volume `{name}` would shrink from {now} to {wanted}"));
+            faults.shrinks.push(at(format!("volume `{name}` would shrink from {now} to {wanted}")));
         }
         let room = room(self.volumes[index].stores.start);
         if size > now && size > room {
-            faults.unavailable.push(format!(
+            faults.unavailable.push(at(format!(
                 "volume `{name}` cannot grow to {wanted}: its modelled device has room for {}",
                 ByteCount(room)
-            ));
+            )));
         } else if let Err(problem) = store.can_grow(size) {
-            faults.unavailable.push(format!("volume `{name}` cannot grow to {wanted}: {problem}"));
+            faults
+                .unavailable
+                .push(at(format!("volume `{name}` cannot grow to {wanted}: {problem}")));
         }
         size
     }

@@ -1,6 +1,7 @@
 //! The command line: one file per command.
 
 mod api;
+mod apply;
 mod ask;
 mod builtin;
 mod config;
@@ -63,6 +64,7 @@ enum Command {
     Path(path::Path),
     Volume(volume::Volume),
     Reload(reload::Reload),
+    Apply(apply::Apply),
     Metrics(metrics::Metrics),
     Slow(slow::SlowRequests),
     Top(top::Top),
@@ -114,6 +116,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Path(command) => command.run(),
         Command::Volume(command) => command.run(),
         Command::Reload(command) => command.run(),
+        Command::Apply(command) => command.run(),
         Command::Metrics(command) => command.run(),
         Command::Slow(command) => command.run(),
         Command::Top(command) => command.run(),

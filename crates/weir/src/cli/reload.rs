@@ -3,9 +3,10 @@
 use super::ask::Ask;
 use crate::exit::{Exit, Failure};
 use clap::Args;
+use std::fmt::Write as _;
 use weir_serve::operator::{Answer, Request, Verdict};
 
-/// Reload the configuration of a gateway, as SIGHUP does, and print the result
+/// Reload the configuration of a gateway, as SIGHUP does, and print what changes
 ///
 /// A configuration is put into force as a whole or not at all. The exit code is 0 if it is in force, 3 if the file is
 /// invalid, 8 if a change needs a restart, 7 if there is no gateway or a file cannot be had, and 1 if something is in
@@ -27,13 +28,25 @@ impl Reload {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let Self { dry_run, force, ask } = self;
         ask.ask(Request::Reload { dry_run, force }, |answer| match answer {
-            Answer::Reloaded(Verdict { dry_run: false }) => {
-                Some("the configuration is in force\n".to_owned())
-            }
-            Answer::Reloaded(Verdict { dry_run: true }) => {
-                Some("the configuration can be put into force; nothing was changed\n".to_owned())
-            }
+            Answer::Reloaded(verdict) => Some(text(verdict)),
             _ => None,
         })
     }
+}
+
+/// One line for each change, and one with the result.
+pub(super) fn text(verdict: &Verdict) -> String {
+    let mut text = String::new();
+    for change in &verdict.changes {
+        let _ = writeln!(text, "{change}");
+    }
+    if verdict.changes_left_out > 0 {
+        let _ = writeln!(text, "and {} more changes", verdict.changes_left_out);
+    }
+    text.push_str(match (verdict.dry_run, verdict.changes.is_empty()) {
+        (true, _) => "the configuration can be put into force; nothing was changed\n",
+        (false, false) => "the configuration is in force\n",
+        (false, true) => "the configuration is in force; no key differs from before\n",
+    });
+    text
 }

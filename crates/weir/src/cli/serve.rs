@@ -6,17 +6,17 @@ mod reload;
 use super::config::{source, warn};
 use crate::config;
 use crate::config::gateway::address;
-use crate::config::source::Source;
 use crate::exit::{Exit, Failure};
 use crate::output::{Color, print, print_json};
 use clap::Args;
+use reload::Rereader;
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use tracing_subscriber::EnvFilter;
-use weir_serve::config::{Config, Fence, Link, Rejected};
+use weir_serve::config::{Config, Fence, Link};
 use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 
 /// Serve volumes to hosts over iSCSI, NBD and NVMe/TCP
@@ -31,7 +31,7 @@ use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 /// status`, `weir path` and `weir volume` need a `[control]` table in CONFIG; without CONFIG they work.
 ///
 /// The log goes to standard error; `WEIR_LOG` sets its level, as in `WEIR_LOG=debug`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Serve {
     /// The configuration, a TOML file [default: `WEIR_CONFIG`, else the built-in configuration]
@@ -77,8 +77,8 @@ impl Serve {
                 print(&ready::welcome(&config, ready))
             };
         };
-        let mut reload = || self.reload(&source, &config);
-        serve(&config, ready, &mut reload).map_err(|error| failure(&error))?;
+        let mut reader = Rereader::new(&self, &source);
+        serve(&config, ready, &mut reader).map_err(|error| failure(&error))?;
         Ok(Exit::Success)
     }
 
@@ -132,14 +132,6 @@ impl Serve {
             config.take_over.push((volume, *key));
         }
         Ok(())
-    }
-
-    /// Reads the configuration again; the built-in one never changes.
-    fn reload(&self, source: &Source, config: &Config) -> Result<Config, Rejected> {
-        if source.is_built_in() {
-            return Ok(config.clone());
-        }
-        reload::again(source).map(|config| self.adjust(config))
     }
 }
 

@@ -7,6 +7,7 @@
 pub(crate) mod backend;
 pub(crate) mod cache;
 mod cap;
+pub(crate) mod changes;
 mod contract;
 pub(crate) mod diagnostic;
 pub(crate) mod gateway;
@@ -16,7 +17,7 @@ pub(crate) mod names;
 mod path;
 pub(crate) mod plan;
 pub(crate) mod policy;
-mod redact;
+pub(crate) mod redact;
 pub(crate) mod reference;
 pub(crate) mod render;
 pub(crate) mod schema;
@@ -138,6 +139,16 @@ impl Kind {
 /// Reads the configuration of a gateway.
 pub(crate) fn gateway(source: &Source) -> Result<Loaded<Config>, Vec<Diagnostic>> {
     load(source, Kind::Gateway, gateway::read)
+}
+
+/// The values of the configuration of a gateway that was valid when it was put into force; what it names may have gone.
+fn values(source: &Source) -> Vec<Effective> {
+    let (root, _) = DeTable::parse_recoverable(&source.text);
+    let mut context = Context::default();
+    let length = source.text.trim_end().len();
+    let document = Document::new(&mut context, &gateway::SCHEMA, root.get_ref(), length);
+    gateway::read(&mut context, &document, source);
+    context.values
 }
 
 /// Reads a plan.

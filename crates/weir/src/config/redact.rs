@@ -19,8 +19,18 @@ pub(crate) fn cover(text: &str) -> String {
     String::from_utf8(bytes).expect("whole characters are covered")
 }
 
+/// Whether an account has its secret in the text.
+pub(crate) fn has_secret(text: &str) -> bool {
+    !in_accounts(text, |key| key == "secret").is_empty()
+}
+
 /// All values of accounts but those known to be harmless: a mistyped key still has a secret.
 fn parsed(text: &str) -> Vec<Range<usize>> {
+    in_accounts(text, |key| !matches!(key, "name" | "secret_file"))
+}
+
+/// The values of these keys of accounts.
+fn in_accounts(text: &str, wanted: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
     let (root, _) = DeTable::parse_recoverable(text);
     let accounts = match root.get_ref().get("account").map(Spanned::get_ref) {
         Some(DeValue::Array(items)) => items.iter().map(Spanned::get_ref).collect(),
@@ -28,8 +38,8 @@ fn parsed(text: &str) -> Vec<Range<usize>> {
         None => Vec::new(),
     };
     let entries = accounts.into_iter().filter_map(DeValue::as_table).flatten();
-    let hidden = entries.filter(|(key, _)| !matches!(&**key.get_ref(), "name" | "secret_file"));
-    hidden.map(|(_, value)| value.span()).collect()
+    let found = entries.filter(|(key, _)| wanted(key.get_ref()));
+    found.map(|(_, value)| value.span()).collect()
 }
 
 /// Whatever follows the key `secret`, or one like it, up to the end of the line or of a text of

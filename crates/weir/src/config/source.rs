@@ -18,6 +18,8 @@ pub(crate) struct Source {
     pub(crate) path: PathBuf,
     /// Its text.
     pub(crate) text: String,
+    /// The folder that paths in it are relative to.
+    folder: PathBuf,
     /// Where each line begins, the first one too.
     starts: Vec<usize>,
 }
@@ -27,7 +29,14 @@ impl Source {
     pub(crate) fn new(path: impl Into<PathBuf>, text: String) -> Self {
         let after = text.match_indices('\n').map(|(newline, _)| newline + 1);
         let starts = std::iter::once(0).chain(after).collect();
-        Self { path: path.into(), text, starts }
+        let path = path.into();
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        Self { path, text, folder, starts }
+    }
+
+    /// A text that stands in the place of another file: paths in it are relative to the folder of that.
+    pub(crate) fn in_place_of(&self, name: &str, text: String) -> Self {
+        Self { folder: self.folder.clone(), ..Self::new(name, text) }
     }
 
     /// Reads a file. The diagnostic says why it could not be.
@@ -93,7 +102,7 @@ impl Source {
 
     /// A path in the file: relative ones are relative to the file's folder.
     pub(crate) fn resolve(&self, path: &str) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(path)
+        self.folder.join(path)
     }
 }
 

@@ -8,6 +8,7 @@ mod gateway;
 mod log_commands;
 mod reproduce;
 mod serve_access;
+mod serve_apply;
 mod serve_bad_input;
 mod serve_contracts;
 mod serve_control;

@@ -213,11 +213,31 @@ fn what_cannot_be_had_changes_nothing() {
     taken.try_lock().unwrap();
     let absent = volume("absent", "1MiB").replace("size = \"1MiB\"\n", "");
     let moved = base().replace("disk.img", "elsewhere.img");
-    let volumes = [volume("more", "1MiB"), volume("taken", "1MiB"), absent].concat();
+    let part = absent.replace("absent", "part");
+    std::fs::write(gateway.folder.join("part.img"), [0; 700]).unwrap();
+    let large = volume("large", "3MiB");
+    File::create(gateway.folder.join("large.img")).unwrap().set_len(4 << 20).unwrap();
+    let state = volume("state", "1MiB") + "state = \"small.state\"\n";
+    std::fs::create_dir(gateway.folder.join("small.state")).unwrap();
+    let volumes = [volume("more", "1MiB"), volume("taken", "1MiB"), absent, part, large, state];
+    let text = base() + &volumes.concat();
     for arguments in [&["--dry-run"][..], &[]] {
-        let told = refused(&gateway, &(base() + &volumes), arguments, 7);
-        for part in ["taken.img is in use by process", "absent.img does not exist; give `size`"] {
-            assert!(told.contains(part), "{part}: {told}");
+        let told = refused(&gateway, &text, arguments, 7);
+        let line = |file: &str| 1 + text.lines().position(|line| line.contains(file)).unwrap();
+        for (file, part) in [
+            ("taken.img", "taken.img is in use by process"),
+            ("absent.img", "absent.img does not exist; give `size`"),
+            ("small.state", "state file"),
+            ("part.img", "is not a whole number of 512-byte blocks"),
+            ("\"3MiB\"", "large.img has 4 MiB, but `size` is 3 MiB"),
+        ] {
+            let place = format!("weir.toml:{}:", line(file));
+            let fault = told.split("; weir").find(|fault| fault.contains(part));
+            let fault = fault.unwrap_or_else(|| panic!("{part}: {told}"));
+            assert!(
+                told.contains(&place) && fault.contains(&place["weir".len()..]),
+                "{place} {told}"
+            );
         }
         let told = refused(&gateway, &moved, arguments, 8);
         assert!(told.contains("the file of volume `disk` differs"), "{told}");

@@ -1,14 +1,23 @@
 //! The result of a reload as the control socket sends it.
 
-use crate::config::Rejected;
+use crate::config::{Change, Rejected};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A configuration that was accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Nothing was changed, because only a check was requested.
     pub dry_run: bool,
+    /// What has changed, or would; the first 1000.
+    #[serde(default)]
+    pub changes: Vec<Change>,
+    /// How many there are that `changes` does not have.
+    #[serde(default)]
+    pub changes_left_out: u64,
+    /// The file that a reload and a restart read; `None` for the built-in configuration.
+    #[serde(default)]
+    pub file: Option<String>,
 }
 
 /// The code of a rejected configuration.

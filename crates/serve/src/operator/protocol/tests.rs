@@ -33,6 +33,7 @@ fn the_page_is_exact() {
         "volume.retry",
         "volume.quarantine",
         "reload",
+        "apply",
         "metrics",
         "stop",
     ];

@@ -313,8 +313,8 @@ fn serve_weights(test: &str, weights: &[u32], duration: Duration) -> Vec<u64> {
         random: Box::new(Zeroes),
         service: Service::none(),
     };
-    let mut reload = || Err(crate::config::Rejected::Invalid(Vec::new()));
-    let mut gateway = Gateway::new(&config, parts, &mut reload);
+    let mut reader = crate::testing::NoReader;
+    let mut gateway = Gateway::new(&config, parts, &mut reader);
     run(&mut Pipeline::new(&plan, ()), &mut gateway);
     drop(gateway);
     clients.iter().map(|client| client.borrow().served).collect()

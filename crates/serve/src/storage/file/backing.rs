@@ -196,6 +196,37 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// The file or device that it is about.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Os { path, .. }
+            | Self::InUse { path, .. }
+            | Self::NoSize { path, .. }
+            | Self::Larger { path, .. }
+            | Self::Smaller { path, .. }
+            | Self::PartBlock { path, .. }
+            | Self::NotDirect { path, .. } => Some(path),
+            Self::Blocks { .. }
+            | Self::SmallUnit { .. }
+            | Self::NoChunk { .. }
+            | Self::TooLarge { .. }
+            | Self::SmallDevice { .. } => None,
+        }
+    }
+
+    /// The keys of the configuration that it is about, the first of which counts that is written.
+    pub(crate) const fn keys(&self) -> &'static [&'static str] {
+        match self {
+            Self::Larger { .. } | Self::Smaller { .. } => &["size", "file"],
+            Self::PartBlock { .. } | Self::Blocks { .. } => &["block_size", "file"],
+            Self::NotDirect { .. } => &["io", "file"],
+            Self::NoChunk { .. } => &["chunk", "layout", "stores"],
+            _ => &["file", "stores"],
+        }
+    }
+}
+
 /// What to write for blocks of an upstream of this size.
 fn fitting(found: u32) -> String {
     match found {

@@ -1,31 +1,81 @@
-//! Reads the configuration again for a reload and logs its errors.
+//! Reads the configuration again for a reload, or another one, and logs its errors.
 
-use crate::config;
+use super::Serve;
+use crate::config::changes::{changes, places};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::source::Source;
+use crate::config::{self, Loaded};
+use std::path::{Path, PathBuf};
 use tracing::{error, warn};
-use weir_serve::config::{Config, Rejected};
+use weir_serve::config::{Candidate, Config, Given, Reader, Rejected};
 
-/// Reads the file of `source` again. The diagnostics of an invalid one are logged as well.
-pub(super) fn again(source: &Source) -> Result<Config, Rejected> {
-    let source = match Source::read(&source.path) {
-        Ok(source) => source,
-        Err(diagnostic) => {
-            return Err(Rejected::Invalid(vec![log(&diagnostic, source)]));
-        }
-    };
-    match config::gateway(&source) {
-        Ok(loaded) => {
-            for diagnostic in &loaded.warnings {
-                log(diagnostic, &source);
-            }
-            Ok(loaded.checked)
-        }
-        Err(diagnostics) => {
-            let lines = diagnostics.iter().map(|diagnostic| log(diagnostic, &source));
-            Err(Rejected::Invalid(lines.collect()))
+/// What a gateway was started with, and what is in force.
+pub(super) struct Rereader<'a> {
+    serve: &'a Serve,
+    started_with: Source,
+    /// Its whole path; `None` for the built-in configuration.
+    file: Option<PathBuf>,
+    in_force: Source,
+    read: Option<Source>,
+}
+
+impl<'a> Rereader<'a> {
+    /// For a gateway that starts with this text.
+    pub(super) fn new(serve: &'a Serve, source: &Source) -> Self {
+        let whole = || std::path::absolute(&source.path).unwrap_or_else(|_| source.path.clone());
+        Self {
+            serve,
+            started_with: source.clone(),
+            file: (!source.is_built_in()).then(whole),
+            in_force: source.clone(),
+            read: None,
         }
     }
+
+    /// The text to read.
+    fn source(&self, given: Option<&Given>) -> Result<Source, Rejected> {
+        match given {
+            Some(Given { name, text }) => Ok(self.started_with.in_place_of(name, text.clone())),
+            None if self.started_with.is_built_in() => Ok(self.started_with.clone()),
+            None => Source::read(&self.started_with.path).map_err(|diagnostic| {
+                Rejected::Invalid(vec![log(&diagnostic, &self.started_with)])
+            }),
+        }
+    }
+}
+
+impl Reader for Rereader<'_> {
+    fn read(&mut self, given: Option<&Given>) -> Result<Candidate, Rejected> {
+        let source = self.source(given)?;
+        let Loaded { checked, values, .. } = load(&source)?;
+        let config = self.serve.adjust(checked);
+        let changes = changes(&self.in_force, &values);
+        let places = places(&source, &values);
+        self.read = Some(source);
+        Ok(Candidate { config, changes, places })
+    }
+
+    fn put_into_force(&mut self) {
+        if let Some(source) = self.read.take() {
+            self.in_force = source;
+        }
+    }
+
+    fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+}
+
+/// Checks a text. The diagnostics of an invalid one are logged as well.
+fn load(source: &Source) -> Result<Loaded<Config>, Rejected> {
+    let loaded = config::gateway(source).map_err(|diagnostics| {
+        let lines = diagnostics.iter().map(|diagnostic| log(diagnostic, source));
+        Rejected::Invalid(lines.collect())
+    })?;
+    for diagnostic in &loaded.warnings {
+        log(diagnostic, source);
+    }
+    Ok(loaded)
 }
 
 /// Logs a diagnostic as one event with its location, and returns both as a line.
@@ -80,11 +130,12 @@ mod tests {
             .without_time()
             .with_target(false)
             .finish();
-        let source = Source::new(&path, String::new());
-        let config = with_default(subscriber, || again(&source).ok());
+        let serve = Serve::default();
+        let mut reader = Rereader::new(&serve, &Source::new(&path, String::new()));
+        let config = with_default(subscriber, || reader.read(None).ok());
         let _ = std::fs::remove_file(&path);
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        (path, config, text)
+        (path, config.map(|candidate| candidate.config), text)
     }
 
     const GOOD: &str = "[[volume]]\nname = \"d\"\nfile = \"d\"\n\

@@ -1,0 +1,182 @@
+//! `weir apply`: has a gateway put another configuration into force.
+
+use super::ask::Ask;
+use super::reload::text;
+use crate::config::redact::has_secret;
+use crate::config::source::Source;
+use crate::exit::{Exit, Failure};
+use crate::output::print;
+use clap::Args;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use weir_serve::operator::{Answer, Request, Verdict};
+
+/// Put a configuration into force in a running gateway, and print what changes
+///
+/// Paths in FILE are relative to the folder of the file that the gateway was started with, and without `--save` a restart
+/// or `weir reload` puts that file into force again. A configuration is put into force as a whole or not at all; the exit
+/// codes are those of `weir reload`.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Apply {
+    /// The configuration, a TOML file; `-` for standard input
+    file: PathBuf,
+    /// Check only whether the configuration can be put into force
+    #[arg(long)]
+    dry_run: bool,
+    /// Take away volumes and exports even if hosts use them
+    #[arg(long)]
+    force: bool,
+    /// Replace the file that the gateway was started with; what it was stays beside it, with `.bak` behind its name
+    #[arg(long, conflicts_with = "dry_run")]
+    save: bool,
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Apply {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let source = self.source()?;
+        if !self.save {
+            return self.ask.ask(self.request(&source, self.dry_run), |answer| match answer {
+                Answer::Reloaded(verdict) => Some(text(verdict) + &temporary(verdict)),
+                _ => None,
+            });
+        }
+        let would = self.ask.question(self.request(&source, true))?;
+        let Answer::Reloaded(Verdict { file, .. }) = would else {
+            return Err(Failure::unexpected("the gateway answered a different request"));
+        };
+        let Some(file) = file else {
+            let message = "--save: the gateway was started without a file";
+            return Err(Failure::new(Exit::Usage, message, "start it with one: weir serve CONFIG"));
+        };
+        let successor = Successor::prepare(Path::new(&file), &source.text)?;
+        let exit = self.ask.ask(self.request(&source, false), |answer| match answer {
+            Answer::Reloaded(verdict) => Some(text(verdict)),
+            _ => None,
+        })?;
+        let old = successor.replace()?;
+        if !self.ask.is_json() {
+            print(&format!("saved as {file}; what it was is in {}\n", old.display()))?;
+        }
+        Ok(exit)
+    }
+
+    /// The file, or standard input.
+    fn source(&self) -> Result<Source, Failure> {
+        let path = if self.file == Path::new("-") { Path::new("/dev/stdin") } else { &self.file };
+        let mut source = Source::read(path).map_err(Failure::unreadable)?;
+        if path != self.file {
+            source.path = PathBuf::from("(standard input)");
+        }
+        refuse_exposed(path, &source.text)?;
+        Ok(source)
+    }
+
+    fn request(&self, source: &Source, dry_run: bool) -> Request {
+        let (name, text) = (source.path.display().to_string(), source.text.clone());
+        Request::Apply { name, text, dry_run, force: self.force }
+    }
+}
+
+/// Says how long a configuration is in force that is in no file of the gateway.
+fn temporary(verdict: &Verdict) -> String {
+    match &verdict.file {
+        _ if verdict.dry_run => String::new(),
+        Some(file) => format!(
+            "a restart or `weir reload` puts {file} into force again, unless `weir apply --save` has replaced it\n"
+        ),
+        None => "a restart or `weir reload` puts the built-in configuration into force again\n"
+            .to_owned(),
+    }
+}
+
+/// Refuses a file with a secret that other users may access.
+fn refuse_exposed(path: &Path, text: &str) -> Result<(), Failure> {
+    let mode = path.metadata().map_or(0, |metadata| metadata.permissions().mode() & 0o777);
+    if mode & OTHERS == 0 || !has_secret(text) {
+        return Ok(());
+    }
+    let path = path.display();
+    let message = format!(
+        "the configuration has a secret, and users other than its owner may access `{path}` (mode {mode:04o})"
+    );
+    let help = format!("remove their permissions: chmod go= '{path}'");
+    Err(Failure::new(Exit::Invalid, message, help))
+}
+
+/// A file that shall replace another one; it is removed unless it does.
+struct Successor {
+    new: PathBuf,
+    file: PathBuf,
+}
+
+impl Successor {
+    /// Writes it beside the other one, with its owner and its mode.
+    fn prepare(file: &Path, text: &str) -> Result<Self, Failure> {
+        refuse_exposed(file, text)?;
+        let failed = |error: io::Error| {
+            let message = format!("cannot replace {}: {error}", file.display());
+            let help = "nothing was changed: run it on the machine of the gateway, as a user that may write there";
+            Failure::new(Exit::Unavailable, message, help)
+        };
+        // A link stays one.
+        let file = file.canonicalize().map_err(failed)?;
+        let old = file.metadata().map_err(failed)?;
+        let successor = Self { new: beside(&file, ".new"), file };
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        // One that was interrupted has left it.
+        let _ = std::fs::remove_file(&successor.new);
+        let mut new = options.open(&successor.new).map_err(failed)?;
+        let mut write = || {
+            let made = new.metadata()?;
+            if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
+                fchown(&new, Some(old.uid()), Some(old.gid()))?;
+            }
+            new.set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+            new.write_all(text.as_bytes())?;
+            new.sync_all()
+        };
+        write().map_err(failed)?;
+        Ok(successor)
+    }
+
+    /// Replaces the other one; where that is now.
+    fn replace(self) -> Result<PathBuf, Failure> {
+        let old = beside(&self.file, ".bak");
+        let replace = || {
+            let _ = std::fs::remove_file(&old);
+            std::fs::hard_link(&self.file, &old)?;
+            std::fs::rename(&self.new, &self.file)?;
+            File::open(self.file.parent().unwrap_or(Path::new("/")))?.sync_all()
+        };
+        replace().map_err(|error| {
+            let file = self.file.display();
+            let message =
+                format!("the configuration is in force, but {file} could not be replaced: {error}");
+            Failure::new(Exit::Unexpected, message, "replace it, or a restart reads what it is now")
+        })?;
+        Ok(old)
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        // When it has replaced the other one it is not there.
+        let _ = std::fs::remove_file(&self.new);
+    }
+}
+
+/// A path with this behind its name.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+/// The permissions of the group and of all other users.
+const OTHERS: u32 = 0o077;

@@ -1,0 +1,157 @@
+//! A configuration that a running gateway is handed: `weir apply`.
+
+use crate::gateway::commands::READY;
+use crate::gateway::initiator::{Transfer, read16};
+use crate::gateway::{Gateway, ONE_DISK, folder, weir};
+use std::fs::{Permissions, metadata, read_to_string, set_permissions, write};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::{Output, Stdio};
+
+/// `ONE_DISK` with a control socket, an NBD export and a tenant with a contract.
+fn base() -> String {
+    let nbd = "[nbd]\nlisten = [\"127.0.0.1:0\"]\nexports = { disk = \"disk\" }\n";
+    let tenant =
+        "[[tenant]]\nname = \"t\"\nshare = 2\ninitiators = [\"iqn.2026-11.org.example.host:*\"]\n";
+    format!("[control]\nsocket = \"c.sock\"\n{nbd}{tenant}{ONE_DISK}")
+}
+
+/// Hands a gateway this text in a file of another folder.
+fn apply(gateway: &Gateway, text: &str, arguments: &[&str]) -> Output {
+    let other = gateway.folder.join("other");
+    let _ = std::fs::create_dir(&other);
+    write(other.join("new.toml"), text).unwrap();
+    gateway.command(&[&["apply", "other/new.toml"], arguments].concat())
+}
+
+/// What it prints, once it has succeeded.
+fn told(output: Output) -> String {
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    told
+}
+
+/// What it says why it has failed with this exit code, and nothing else.
+fn refused(output: Output, code: i32) -> String {
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(code), 0), "{told}");
+    told
+}
+
+/// Each line says what changes, from what to what, how hosts learn of it, and which hosts these are. A dry run prints the
+/// same lines and changes nothing. Paths are relative to the folder of the gateway's own file, to which a reload goes back.
+#[test]
+fn an_apply_says_what_changes_for_whom() {
+    let mut gateway = Gateway::start(&folder("apply"), &base(), &[]);
+    let mut one = gateway.session("one");
+    let more = "[[volume]]\nname = \"more\"\nfile = \"more.img\"\nsize = \"1MiB\"\n";
+    let new = base().replace("64MiB", "80MiB").replace("share = 2", "share = 3");
+    let new = new.replace("{ 0 = \"disk\" }", "{ 0 = \"disk\", 1 = \"more\" }");
+    let new = new.replace("exports = { disk = \"disk\" }", "exports = { e = \"more\" }") + more;
+    let host = format!("; for iqn.2026-11.org.example.host:one at {}", one.peer);
+    let lines = [
+        "+ export e: volume more; at the next connection".to_owned(),
+        "- export disk: volume disk; its clients are disconnected".to_owned(),
+        format!(
+            "~ target iqn.2026-11.org.example:disk: luns.1 none → more; REPORTED LUNS DATA HAS CHANGED{host}"
+        ),
+        format!("~ tenant t: share 2.0 → 3.0; not visible to hosts{host}"),
+        format!("~ volume disk: size 64MiB → 80MiB; CAPACITY DATA HAS CHANGED{host}"),
+        "+ volume more: file more.img, size 1MiB".to_owned(),
+    ];
+    let dry = told(apply(&gateway, &new, &["--dry-run"]));
+    let mut expected = lines.clone().to_vec();
+    expected.push("the configuration can be put into force; nothing was changed".to_owned());
+    let mut found: Vec<_> = dry.lines().map(ToOwned::to_owned).collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+    assert!(!gateway.folder.join("more.img").exists());
+    one.execute(READY, Transfer::None).good();
+    assert_eq!((one.luns(), one.capacity()), (vec![0], 64 << 20));
+    let done = told(apply(&gateway, &new, &[]));
+    for line in &lines {
+        assert!(done.lines().any(|one| one == line), "{line}:\n{done}");
+        assert!(gateway.log().contains(line), "{line}");
+    }
+    assert!(
+        done.contains("the configuration is in force\na restart or `weir reload` puts"),
+        "{done}"
+    );
+    assert!(gateway.folder.join("more.img").exists());
+    while one.execute(READY, Transfer::None).sense.is_some() {}
+    assert_eq!((one.luns(), one.capacity()), (vec![0, 1], 80 << 20));
+    let back = refused(gateway.command(&["reload"]), 1);
+    assert!(back.contains("volume `more` is in use") && back.contains("would shrink"), "{back}");
+    write(gateway.folder.join("weir.toml"), base().replace("64MiB", "80MiB")).unwrap();
+    let back = told(gateway.command(&["reload", "--force"]));
+    let gone = "- volume more: file more.img, size 1MiB; the unit is not there any more";
+    assert!(back.contains(gone) && back.contains(&host), "{back}");
+    let again = told(gateway.command(&["reload"]));
+    assert_eq!(again, "the configuration is in force; no key differs from before\n");
+    gateway.stop();
+}
+
+/// Whatever is wrong with it, the exit code says of which kind it is, the message names the file as the operator did, and
+/// nothing is changed. A secret in a file that others may read is not sent.
+#[test]
+fn a_refused_apply_changes_nothing() {
+    let mut gateway = Gateway::start(&folder("apply-refused"), &base(), &[]);
+    let mut one = gateway.session("one");
+    let invalid = refused(apply(&gateway, &base().replace("size =", "sise ="), &[]), 3);
+    assert!(
+        invalid.contains("other/new.toml:14:1: ") && invalid.contains("no key `sise`"),
+        "{invalid}"
+    );
+    let restart = refused(apply(&gateway, &(base() + "[cache]\nsize = \"1MiB\"\n"), &[]), 8);
+    assert!(restart.contains("[cache]"), "{restart}");
+    let shrinks = refused(apply(&gateway, &base().replace("64MiB", "32MiB"), &[]), 1);
+    assert!(shrinks.contains("other/new.toml:14:8: volume `disk` would shrink"), "{shrinks}");
+    let absent = "[[volume]]\nname = \"more\"\nfile = \"none/more.img\"\n";
+    let absent = refused(apply(&gateway, &(base() + absent), &["--save"]), 7);
+    assert!(absent.contains("other/new.toml:20:8: volume `more`"), "{absent}");
+    refused(gateway.command(&["apply", "absent.toml"]), 3);
+    let account = "[[account]]\nname = \"a\"\nsecret = \"a secret of a host\"\n";
+    let exposed = gateway.folder.join("exposed.toml");
+    write(&exposed, base() + account).unwrap();
+    set_permissions(&exposed, Permissions::from_mode(0o640)).unwrap();
+    let exposed = refused(gateway.command(&["apply", "exposed.toml"]), 3);
+    assert!(
+        exposed.contains("chmod go= 'exposed.toml'") && !exposed.contains("a host"),
+        "{exposed}"
+    );
+    assert_eq!(gateway.count("the new configuration is in force"), 0);
+    assert_eq!(read_to_string(gateway.folder.join("weir.toml")).unwrap(), base());
+    assert!(!gateway.folder.join("weir.toml.new").exists());
+    one.execute(READY, Transfer::None).good();
+    assert_eq!(one.execute(read16(0, 512), Transfer::In(512)).data, [0; 512]);
+    gateway.stop();
+}
+
+/// With `--save` the file of the gateway is replaced as it is applied: its mode stays, a link to it as well, and what it
+/// was is beside it. A reload and a restart have nothing to change then. The text may come by standard input.
+#[test]
+fn an_applied_file_is_saved() {
+    let folder = folder("apply-save");
+    let mut gateway = Gateway::start(&folder, &base(), &[]);
+    std::fs::rename(folder.join("weir.toml"), folder.join("real.toml")).unwrap();
+    set_permissions(folder.join("real.toml"), Permissions::from_mode(0o640)).unwrap();
+    symlink("real.toml", folder.join("weir.toml")).unwrap();
+    let new = base().replace("64MiB", "80MiB");
+    let mut command = weir(&folder, &["apply", "-", "--save", "--socket", "c.sock"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(new.as_bytes()).unwrap();
+    let done = told(child.wait_with_output().unwrap());
+    assert!(
+        done.contains("~ volume disk: size 64MiB → 80MiB") && done.contains("saved as"),
+        "{done}"
+    );
+    assert!(folder.join("weir.toml").is_symlink());
+    assert_eq!(read_to_string(folder.join("weir.toml")).unwrap(), new);
+    assert_eq!(read_to_string(folder.join("real.toml.bak")).unwrap(), base());
+    assert_eq!(metadata(folder.join("real.toml")).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(!folder.join("real.toml.new").exists());
+    let again = told(gateway.command(&["reload"]));
+    assert_eq!(again, "the configuration is in force; no key differs from before\n");
+    gateway.stop();
+}
