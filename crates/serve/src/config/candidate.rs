@@ -34,6 +34,11 @@ impl Places {
         self.0.insert((table.to_owned(), name.to_owned(), key), place);
     }
 
+    /// Whether a key is there.
+    pub(crate) fn has(&self, table: &str, name: &str, key: &'static str) -> bool {
+        self.0.contains_key(&(table.to_owned(), name.to_owned(), key))
+    }
+
     /// `told` behind the place of the first of these keys that is there.
     pub(crate) fn at(&self, table: &str, name: &str, keys: &[&'static str], told: &str) -> String {
         let place = |key: &&'static str| self.0.get(&(table.to_owned(), name.to_owned(), *key));

@@ -3,7 +3,7 @@
 //! The stores of all volumes are in one row, in the order of the volumes: a store is known by its place
 //! there, a volume by the range of its stores.
 
-use crate::config::{Config, Layout, Places, Volume, Where};
+use crate::config::{Config, FileStore, Layout, Places, Volume, Where};
 use crate::storage::file::backing::{Backing, OpenError, remove_made};
 use crate::storage::store::{Store, Unit};
 use crate::storage::upstream::Upstreams;
@@ -131,13 +131,22 @@ pub(crate) fn fits(
 
 /// What is wrong with the stores of a volume, behind the place where the configuration names it.
 pub(crate) fn at(places: &Places, volume: &Volume, problem: &OpenError) -> String {
-    let keys = problem.keys();
     let store = problem.path().and_then(|path| volume.files().find(|file| file.path == path));
-    let (table, name) = match store {
-        Some(store) if volume.file().is_none() => ("store", &store.name),
-        _ => ("volume", &volume.name),
-    };
-    places.at(table, name, keys, &problem.to_string())
+    store_at(places, volume, store, problem.keys(), &problem.to_string())
+}
+
+/// What is wrong with a store of a volume, or with all of them, behind the place of the first of these keys.
+pub(crate) fn store_at(
+    places: &Places,
+    volume: &Volume,
+    store: Option<&FileStore>,
+    keys: &[&'static str],
+    told: &str,
+) -> String {
+    match store.filter(|_| places.has("volume", &volume.name, "stores")) {
+        Some(store) => places.at("store", &store.name, keys, told),
+        None => places.at("volume", &volume.name, keys, told),
+    }
 }
 
 /// What a store of a volume is called.

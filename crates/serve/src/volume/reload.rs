@@ -304,7 +304,9 @@ impl Catalog {
         faults: &mut Faults,
     ) -> u64 {
         let (now, name) = (self.capacity(index), &volume.name);
-        let at = |told: String| places.at("volume", name, &["size", "file"], &told);
+        let at = |told: String| {
+            layout::store_at(places, volume, volume.file(), &["size", "file"], &told)
+        };
         // Where the bytes of several stores are depends on their sizes, which are computed when they are opened.
         let Some(store) = self.only_store(index) else { return now };
         let size = match volume.file().and_then(|file| file.size) {

@@ -219,8 +219,9 @@ fn what_cannot_be_had_changes_nothing() {
     File::create(gateway.folder.join("large.img")).unwrap().set_len(4 << 20).unwrap();
     let state = volume("state", "1MiB") + "state = \"small.state\"\n";
     std::fs::create_dir(gateway.folder.join("small.state")).unwrap();
+    let store = "[[store]]\nname = \"s\"\nfile = \"lost.img\"\n[[volume]]\nname = \"v\"\nstores = [\"s\"]\n";
     let volumes = [volume("more", "1MiB"), volume("taken", "1MiB"), absent, part, large, state];
-    let text = base() + &volumes.concat();
+    let text = base() + &volumes.concat() + store;
     for arguments in [&["--dry-run"][..], &[]] {
         let told = refused(&gateway, &text, arguments, 7);
         let line = |file: &str| 1 + text.lines().position(|line| line.contains(file)).unwrap();
@@ -228,6 +229,7 @@ fn what_cannot_be_had_changes_nothing() {
             ("taken.img", "taken.img is in use by process"),
             ("absent.img", "absent.img does not exist; give `size`"),
             ("small.state", "state file"),
+            ("lost.img", "lost.img does not exist; give `size`"),
             ("part.img", "is not a whole number of 512-byte blocks"),
             ("\"3MiB\"", "large.img has 4 MiB, but `size` is 3 MiB"),
         ] {
