@@ -116,7 +116,8 @@ def check_registered(run, periods):
 def check_restarted(run):
     server = Isnsd(run)
     server.start()
-    one = gateway(run, [server.address])
+    # The next check by itself would be after minutes: it is the end of the connection that is noticed.
+    one = gateway(run, [server.address], period="10min", esi="1min")
     one.start()
     registered(one, server)
     words = fio.words("verified", one.uri(), rw="randwrite", bs="4k", size="32m", iodepth=8, verify="crc32c", verify_fatal=1,
@@ -128,10 +129,12 @@ def check_restarted(run):
     registered(one, server, 60)
     check(server, one.portals, {ONE: "first", TWO: None})
     server.pause()
+    one.config.change("target", TWO, alias="second")
+    one.reload()
     until(lambda: "does not answer" in state(one, server).get("problem", ""), "the gateway finds out that isnsd is silent", 40)
     server.resume()
     registered(one, server, 60)
-    check(server, one.portals, {ONE: "first", TWO: None})
+    check(server, one.portals, {ONE: "first", TWO: "second"})
     said, _ = load.communicate(timeout=120)
     if load.returncode:
         raise Failed(f"fio has status {load.returncode}: {said[-800:].decode(errors='replace')}")
