@@ -15,6 +15,7 @@
 //! come here.
 
 use super::effect::{FULL, Kind, Origin, PACE};
+use super::width::Width;
 use crate::clock::{Duration, Instant};
 use crate::policy::Rule;
 use crate::request::RequestKey;
@@ -63,10 +64,12 @@ pub(super) struct Admission {
     full_reported: bool,
     /// Writes that were answered with `Busy`.
     busy: u64,
+    /// What the first batch of an epoch waits for.
+    pub(super) width: Width,
 }
 
 impl Admission {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             queue: VecDeque::new(),
             next: Instant::ZERO,
@@ -74,15 +77,17 @@ impl Admission {
             measured: None,
             full_reported: false,
             busy: 0,
+            width: Width::default(),
         }
     }
 
-    /// A write has come that waits behind all others.
-    pub(super) fn push(&mut self, write: Waiting) {
+    /// A write has come that waits behind all others, while this number is being committed.
+    pub(super) fn push(&mut self, write: Waiting, committing: usize) {
         assert!(
             self.queue.back().is_none_or(|last| last.event < write.event),
             "writes wait in the order of their arrival: {write:?}"
         );
+        self.width.arrived(write.arrived, self.queue.len() + 1 + committing);
         self.queue.push_back(write);
     }
 
@@ -155,13 +160,14 @@ impl Admission {
         changed.then_some(full)
     }
 
-    /// When the first write that has not begun has waited for `hold`, or with `open` the pace lets the first go.
+    /// When the first write that has not begun has waited for `hold`, or with `open` the pace lets the first go, or it has
+    /// waited for others.
     pub(super) fn deadline(&self, hold: Duration, open: bool) -> Option<Instant> {
         let first = self.queue.front()?;
         let waiting = self.queue.get(usize::from(self.is_partial()));
         let late = waiting.map(|one| one.arrived + hold);
-        let pace = (open && first.held == Some(PACE)).then_some(self.next);
-        late.into_iter().chain(pace).min()
+        let pace = (first.held == Some(PACE)).then_some(self.next);
+        late.into_iter().chain(self.width.until().or(pace).filter(|_| open)).min()
     }
 
     /// Whether write-back frees this much within half a second, or it is not known.
@@ -272,7 +278,7 @@ mod tests {
 
     fn waiting() -> Admission {
         let mut admission = Admission::new();
-        admission.push(write());
+        admission.push(write(), 0);
         admission
     }
 
@@ -280,7 +286,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "in the order of their arrival")]
     fn writes_wait_in_order() {
-        waiting().push(write());
+        waiting().push(write(), 0);
     }
 
     /// The parts of a write are next to each other, and the last one ends it.

@@ -74,7 +74,8 @@ impl LoadCheck {
         self.per_mib.add(Duration::from_nanos(extra.saturating_mul(MIB) / outstanding.max(1)));
     }
 
-    fn shortest(&self) -> Option<Duration> {
+    /// The shortest time of a small write upstream lately.
+    pub(super) fn shortest(&self) -> Option<Duration> {
         self.shortest.iter().flatten().copied().min()
     }
 

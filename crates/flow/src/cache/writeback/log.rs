@@ -113,17 +113,9 @@ impl Log {
         if self.forward(key, extent.length) {
             return;
         }
-        self.admission.push(Waiting {
-            key,
-            kind,
-            extent,
-            fua,
-            who,
-            arrived: now,
-            event,
-            done: 0,
-            held: None,
-        });
+        let (arrived, done, held) = (now, 0, None);
+        let write = Waiting { key, kind, extent, fua, who, arrived, event, done, held };
+        self.admission.push(write, self.acks.committing());
     }
 
     /// A host wants everything that was acknowledged before to be durable. Never waits for room.
@@ -392,6 +384,7 @@ impl Log {
             _ => rule,
         };
         self.acks.count_acked();
+        self.admission.width.acked(now);
         self.effects.push_back(Effect::Ack(pending.key, Ok(()), rule));
     }
 

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `format/` | bytes of super blocks, segments, batches |
 //! | `log`, `log/` | the interface; joins the parts below, none of which knows another but as this table says |
-//! | `admission`, `acks` | writes that wait for room; requests that wait for durability or the upstream |
+//! | `admission`, `width`, `acks` | writes that wait for room, or for others so that epochs are wide; requests that wait for durability or the upstream |
 //! | `wal/` | the log on its device: watermarks, records, group commit, segments |
 //! | `destage/` | epochs and their way upstream, its share beside reads, outages; reads `wal` |
 //! | `clean` | what is copied so that superseded data need not be kept |
@@ -43,6 +43,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod wal;
+mod width;
 
 pub use assemble::assemble;
 pub use destage::Reason;

@@ -121,6 +121,10 @@ impl ModeSwitch {
         Self { state: State::Log, latency, load, checks }
     }
 
+    pub(super) const fn load(&self) -> &LoadCheck {
+        &self.load
+    }
+
     pub(super) const fn load_mut(&mut self) -> &mut LoadCheck {
         &mut self.load
     }

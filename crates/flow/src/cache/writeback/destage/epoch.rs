@@ -192,6 +192,11 @@ impl Epochs {
         }
     }
 
+    /// Whether the request that arrived as event number `next` begins an epoch.
+    pub(crate) fn begins(&self, next: u64) -> bool {
+        !self.open || self.barrier.is_some_and(|(event, _)| next > event)
+    }
+
     /// Closes the open epoch if the request that arrived as event number `next` must not be in it; with `None`,
     /// no request waits.
     pub(crate) fn close_before(&mut self, next: Option<u64>) -> bool {

@@ -6,8 +6,9 @@ use super::super::effect::{DRAIN, FULL, Kind, Memory, PACE, Write};
 use super::super::format::{Descriptor, PAGE, RecordKind, SECTOR, Size};
 use super::super::settings::{Mode, Sync};
 use super::super::wal::{BatchPlace, NewRecord, NoPlace};
+use super::super::width::Candidate;
 use super::Log;
-use crate::clock::Instant;
+use crate::clock::{Duration, Instant};
 use alloc::vec::Vec;
 
 impl Log {
@@ -39,6 +40,10 @@ impl Log {
         let fill = self.wal.fill();
         let lowers = self.switch.lowers();
         let (quantum, mut taken) = (self.admission.quantum(now, fill, lowers), 0);
+        let batch = if quantum.is_ok() { self.candidate() } else { None };
+        if self.admission.width.holds(now, batch) {
+            return None;
+        }
         let (mut size, mut place) = (Size::default(), None::<BatchPlace>);
         while let Some(first) = self.admission.front() {
             let (event, kind, arrived) = (first.event, first.kind, first.arrived);
@@ -121,6 +126,29 @@ impl Log {
         place.filter(|_| size.records > 0)
     }
 
+    /// The next batch, if it begins an epoch that should be wide: write-back has more epochs than it can catch up with before
+    /// hosts fill a part of the log.
+    fn candidate(&self) -> Option<Candidate> {
+        let first = self.admission.front()?;
+        let (epochs, expected) = (self.destage.epochs(), self.admission.width.expected());
+        let payload = if first.kind == Kind::Write { first.extent.length } else { 0 };
+        let bytes = payload + SECTOR;
+        let meanwhile = (epochs.len() as u64 * expected as u64).saturating_mul(bytes);
+        let behind =
+            epochs.len() >= BEHIND_EPOCHS && meanwhile >= self.settings.capacity / BEHIND_PART;
+        let begins = first.done == 0 && epochs.strict() && epochs.begins(first.event);
+        if !behind || !begins || self.switch.defers() {
+            return None;
+        }
+        let fits = u64::from(self.settings.batch_bytes) / bytes;
+        Some(Candidate {
+            waiting: self.admission.len(),
+            most: fits.clamp(1, self.settings.batch_records.into()) as usize,
+            arrived: first.arrived,
+            trip: self.switch.load().shortest().unwrap_or(TRIP),
+        })
+    }
+
     /// Appends `take` bytes of the first write that waits. Returns it if that was the last of it.
     pub(super) fn admit_first(&mut self, now: Instant, take: u64) -> Option<Pending> {
         let piece = self.admission.take(take);
@@ -169,3 +197,11 @@ impl Log {
         }
     }
 }
+
+/// A batch waits for other writes while write-back has this many epochs, and hosts, without a log, would fill one part in
+/// [`BEHIND_PART`] of the log in the time that these take.
+const BEHIND_EPOCHS: usize = 4;
+const BEHIND_PART: u64 = 64;
+
+/// What a write upstream is assumed to take until one was answered.
+const TRIP: Duration = Duration::from_millis(20);
