@@ -61,6 +61,7 @@ fn told(change: &Change) -> &'static str {
         ("subsystem", "changed") => "an event of its controllers",
         ("volume", "changed") if has(&["initiators"]) => "REPORTED LUNS DATA HAS CHANGED",
         ("target", "changed") | ("account" | "discovery", _) => "at the next login",
+        ("isns", _) => "by the server, if they ask it",
         ("export", "added") => "at the next connection",
         ("export", _) => "its clients are disconnected",
         ("volume", "changed") | ("tenant" | "group" | "background" | "policy", _) => {
