@@ -118,6 +118,8 @@ fn paths() -> Chapter {
             runs: 4,
             done: 80_000,
             failed: 0,
+            came_without: 3_200,
+            failed_at_once: 0,
             lost: 0,
             retried: 17,
             longest_ms: 201.7,

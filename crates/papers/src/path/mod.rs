@@ -105,7 +105,8 @@ impl Case {
         };
         let (mut machine, after) = self.fault.machine(length);
         machine.paths.clone_from(&self.paths);
-        let wanted = Wanted { after, course: course.then_some(length) };
+        let outage = machine.outage();
+        let wanted = Wanted { after, outage, course: course.then_some(length) };
         let mut score = Score::new(links, ios.len(), wanted);
         let mut choice = self.selector.choice(POLICIES);
         if choice.policy().parameters.iter().any(|parameter| parameter.name == "seed") {

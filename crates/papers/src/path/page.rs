@@ -267,6 +267,8 @@ const OUTAGES: &[Column<OutageRow>] = &[
     words("without a path", |row| if row.holds { "wait" } else { "fail" }.to_owned()),
     numbers("done", |row| row.done.to_string()),
     numbers("failed", |row| row.failed.to_string()),
+    numbers("came without a path", |row| row.came_without.to_string()),
+    numbers("failed at once", |row| row.failed_at_once.to_string()),
     numbers("lost", |row| row.lost.to_string()),
     numbers("retried", |row| row.retried.to_string()),
     numbers("longest ms", |row| format!("{:.0}", row.longest_ms)),

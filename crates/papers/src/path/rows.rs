@@ -137,6 +137,10 @@ pub struct OutageRow {
     pub done: u64,
     /// I/Os that failed.
     pub failed: u64,
+    /// I/Os that came while no path worked.
+    pub came_without: u64,
+    /// Those of them that failed when they came.
+    pub failed_at_once: u64,
     /// I/Os that came and are not among those, or twice.
     pub lost: u64,
     /// How often one was given to a path again.

@@ -26,6 +26,23 @@ pub(super) struct Machine {
     pub(super) holds: bool,
 }
 
+impl Machine {
+    /// From when to when no path works; the first such time.
+    pub(super) fn outage(&self) -> Option<(u64, u64)> {
+        let mut works = vec![true; self.paths.len()];
+        let mut from = None;
+        for change in &self.changes {
+            works[change.path] = change.works;
+            match from {
+                Some(from) if change.works => return Some((from, change.at)),
+                None if !works.contains(&true) => from = Some(change.at),
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
 /// A path fails or is repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {

@@ -10,6 +10,8 @@ use weir_flow::rng::mix;
 pub(super) struct Wanted {
     /// I/Os that come from then on, in nanoseconds, are looked at once more.
     pub(super) after: Option<u64>,
+    /// From when to when no path works, in nanoseconds.
+    pub(super) outage: Option<(u64, u64)>,
     /// The response over time, for a run of this length in nanoseconds.
     pub(super) course: Option<u64>,
 }
@@ -33,6 +35,8 @@ pub(super) struct Outcome {
     pub(super) after: (u64, f64, Vec<u64>),
     /// I/Os that failed.
     pub(super) failed: u64,
+    /// I/Os that came while no path worked, and those of them that failed when they came.
+    pub(super) outage: (u64, u64),
     /// How often an I/O was given to a path again.
     pub(super) retried: u64,
     /// Which path did which I/O, as one number.
@@ -90,6 +94,10 @@ impl Score {
         assert!(!twice, "an I/O ends once");
         let outcome = &mut self.outcome;
         outcome.retried += u64::from(done.retries);
+        if self.wanted.outage.is_some_and(|(from, until)| (from..until).contains(&done.arrived)) {
+            outcome.outage.0 += 1;
+            outcome.outage.1 += u64::from(done.path.is_none() && done.ended == done.arrived);
+        }
         let Some(path) = done.path else {
             outcome.failed += 1;
             return;
@@ -157,18 +165,24 @@ mod tests {
     #[test]
     fn figures_are_those_of_the_ios() {
         let link = Link { fixed: 5, rate: 1_000_000_000 };
-        let wanted = Wanted { after: Some(901), course: Some(1_000) };
-        let mut score = Score::new(vec![link; 2], 1_001, wanted);
+        let wanted = Wanted { after: Some(901), outage: Some((0, 3)), course: Some(1_000) };
+        let mut score = Score::new(vec![link; 2], 1_002, wanted);
         for n in 1..=1_000_u64 {
             let (index, arrived, path) = (n as usize, n, Some((n % 2) as usize));
             let ended = n + if n == 1_000 { LONG + 1 } else { n };
             score.add(Done { index, arrived, ended, path, bytes: 10, retries: 0 });
         }
         score.add(Done { index: 0, arrived: 0, ended: 9, path: None, bytes: 10, retries: 2 });
+        score.add(Done { index: 1_001, arrived: 0, ended: 0, path: None, bytes: 10, retries: 0 });
         let outcome = score.outcome();
         assert_eq!((outcome.p99_ns, outcome.p999_ns), (990, 999));
         assert_eq!((outcome.longest_ns, outcome.long), (LONG + 1, 1));
-        assert_eq!((outcome.failed, outcome.retried), (1, 2));
+        assert_eq!((outcome.failed, outcome.retried), (2, 2));
+        assert_eq!(
+            outcome.outage,
+            (4, 1),
+            "of those that came at 0, 0, 1 and 2 one failed at once"
+        );
         assert_eq!(outcome.paths, [(7_500, 500), (7_500, 500)]);
         assert_eq!((outcome.after.0, &outcome.after.2), (100, &vec![50, 50]));
         assert_eq!(outcome.samples.len(), PIECES);

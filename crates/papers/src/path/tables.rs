@@ -421,6 +421,8 @@ impl OutageCell {
             runs: found.count(self.cell),
             done,
             failed,
+            came_without: sum(|run| run.outage.0),
+            failed_at_once: sum(|run| run.outage.1),
             lost: (OUTAGE_COUNT as u64 * runs.len() as u64).abs_diff(done + failed),
             retried: sum(|run| run.retried),
             longest_ms: longest as f64 / 1e6,

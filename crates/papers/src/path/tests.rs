@@ -77,6 +77,8 @@ fn what_fails_is_retried_in_order() {
 #[test]
 fn without_a_path_they_wait_or_fail() {
     let (changes, ios) = ([(5, 0, false), (50, 0, true)], [(0, 10), (20, 10), (60, 10)]);
+    assert_eq!(machine(&[0], &changes, true).outage(), Some((5, 50)));
+    assert_eq!(machine(&[0, 1], &changes, true).outage(), None, "the other path works");
     let waits = play(&machine(&[0], &changes, true), &ios, None);
     assert_eq!(waits, [(0, 60, Some(0), 1), (1, 70, Some(0), 0), (2, 80, Some(0), 0)]);
     let fails = play(&machine(&[0], &changes, false), &ios, None);
@@ -202,7 +204,8 @@ fn claims_can_fail() {
         (row.left_s, row.back_s) = ((2.0, 2.0), (11.0, 11.0));
     }
     for row in &mut other.outages {
-        (row.lost, row.failed, row.second_group) = (1, 0, 0.9);
+        (row.lost, row.second_group) = (1, 0.9);
+        row.failed_at_once = row.came_without - 1;
     }
     for claim in claims::judge(&other).iter().filter(|claim| claim.required) {
         assert!(!claim.holds, "{claim:?}");
