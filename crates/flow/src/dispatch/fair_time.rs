@@ -260,6 +260,10 @@ impl DispatchPolicy for FairTime {
         self.payers.resize_with(backends, Vec::new);
     }
 
+    fn repriced(&mut self, backend: BackendId) {
+        self.slots.repriced(backend);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.slots.depth(backend)
     }

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | `rate(d)` = service time ended over time passed, with d operations outstanding. The search begins at the greatest depth, so that an unknown backend is as busy as under `fifo`. If nothing waits there, the depth that is used is tried next. Then about a third of it, as long as 97 % of the highest rate are kept, and the depths between the last two by bisection. After every [`REST`] measures, whose mean is the rate at rest, it tries one rung lower, and each [`CLIMB`]th time two rungs higher first; it moves up only for 3.5 % more, and down only if 98.5 % are kept. It begins anew when demand is twice that for which it was made |
+//! | Model    | `rate(d)` = service time ended over time passed, with d operations outstanding. The search begins at the greatest depth, so that an unknown backend is as busy as under `fifo`. If nothing waits there, the depth that is used is tried next. Then about a third of it, as long as 97 % of the highest rate are kept, and the depths between the last two by bisection. After every [`REST`] measures, whose mean is the rate at rest, it tries one rung lower, and each [`CLIMB`]th time two rungs higher first; it moves up only for 3.5 % more, and down only if 98.5 % are kept. It begins anew when demand is twice that for which it was made, and when the cost of a class that is not well known yet turns out to be another one: rates are sums of costs |
 //! | Units    | rates in millionths: a backend that does four operations at once has 4 000 000 |
 //! | Cost     | O(1) per operation |
 //! | Source   | `docs/reference/dispatch.md` sections 6.1 and 8.1: near the knee every estimator is in its good range, and a newcomer waits behind little |
@@ -160,8 +160,13 @@ impl Knee {
         let demand = outstanding.saturating_add(waiting);
         self.measure.peak = self.measure.peak.max(demand);
         if demand > self.demand_max && !matches!(self.phase, Phase::Begin { .. }) {
-            self.go(TOP, Phase::Begin { bad: None });
+            self.begin();
         }
+    }
+
+    /// What was measured so far says nothing: the search begins anew, and the measure too.
+    pub(super) fn begin(&mut self) {
+        self.go(TOP, Phase::Begin { bad: None });
     }
 
     /// One of `outstanding` has ended, which had this service time, while `waiting` were not yet sent.

@@ -177,6 +177,13 @@ impl Slots {
         }
     }
 
+    /// Operations at the backend do not cost what was believed.
+    pub(super) fn repriced(&mut self, backend: BackendId) {
+        if let Some(knee) = self.knees.get_mut(backend.index()) {
+            knee.begin();
+        }
+    }
+
     /// An operation has ended, which kept the backend busy for `service`.
     pub(super) fn leave<T: Copy>(
         &mut self,

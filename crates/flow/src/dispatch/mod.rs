@@ -85,6 +85,9 @@ pub trait DispatchPolicy {
     /// collection that a write makes necessary.
     fn owe(&mut self, _stream: TenantId, _cost: Duration) {}
 
+    /// Operations at this backend do not cost what was believed: what was measured with the old costs says nothing.
+    fn repriced(&mut self, _backend: BackendId) {}
+
     /// How service times are found out, if the policy wants to know them.
     fn estimation(&self) -> Option<Estimation> {
         None

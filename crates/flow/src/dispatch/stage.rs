@@ -253,7 +253,13 @@ impl Dispatch {
         place.outstanding -= 1;
         place.held = None;
         let service = match &mut place.estimator {
-            Some(estimator) => estimator.complete(now, key),
+            Some(estimator) => {
+                let service = estimator.complete(now, key);
+                if estimator.repriced() {
+                    self.policy.repriced(backend);
+                }
+                service
+            }
             None => away,
         };
         self.service_times.add(now, owner.stream(), service);

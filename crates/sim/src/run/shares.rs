@@ -1,7 +1,7 @@
 //! `fair-time` on every device model: throughput as under `fifo`, and shares as promised.
 
 use crate::plan::{Arrivals, End, HostLink, Model, Plan, SizeWeight, Trace, TraceDevice};
-use crate::results::Results;
+use crate::results::{Results, TenantResults};
 use crate::run;
 use crate::testing;
 use std::path::PathBuf;
@@ -99,6 +99,43 @@ fn few_requests_are_not_held() {
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// Tenants that begin with small requests and overload the array with large ones a second later get what they are due, too.
+/// Large ones cost ten times what is taken for them until they are first looked at, and the search for a depth must not
+/// compare rates from before and after that.
+#[test]
+fn what_comes_later_is_known_too() {
+    let array = array::Config::default();
+    let [fifo, fair] = ["fifo", "fair-time"].map(|policy| {
+        let mut plan = plan(Model::Array(array), policy, 1, [10, 30]);
+        for workload in std::mem::take(&mut plan.workloads) {
+            for (bytes, rate, start) in [(4 << 10, 500.0, 0), (256 << 10, 600.0, 1)] {
+                let mut workload = workload.clone();
+                workload.name = format!("{}-{bytes}", workload.name);
+                workload.arrivals = Arrivals::Poisson { rate };
+                workload.sizes = vec![SizeWeight { bytes, weight: 1 }];
+                (workload.read_permille, workload.start) = (1_000, Duration::from_secs(start));
+                plan.workloads.push(workload);
+            }
+        }
+        run(&plan, |_| ()).unwrap()
+    });
+    let kept = fair.all.megabytes_per_second / fifo.all.megabytes_per_second;
+    assert!(kept >= 0.95, "{kept}");
+    // What the disks, the buses and the links take, in seconds of a second.
+    let time = |tenant: &TenantResults| {
+        let rest = [array.bus, array.link].map(|way| 1e6 / way.bytes_per_second() as f64);
+        let media = 1e6 / array.media.bytes_per_second() as f64;
+        let small = array.mean_service.as_secs_f64() - 4_096.0 / 1e6 * media;
+        let bytes = tenant.megabytes_per_second * (media + rest[0] + rest[1]);
+        tenant.requests_per_second * small + bytes
+    };
+    let all: f64 = fair.tenants.iter().map(time).sum();
+    for (tenant, due) in fair.tenants.iter().zip([4.0, 2.0, 1.0]) {
+        let share = time(tenant) / all * 7.0 / due;
+        assert!((share - 1.0).abs() < 0.03, "{}: {share}", tenant.name);
+    }
 }
 
 /// On the project's trace, 30 times as fast as recorded and on the first array 300 times, which overloads it, `fair-time`

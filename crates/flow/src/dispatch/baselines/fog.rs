@@ -85,6 +85,10 @@ impl DispatchPolicy for Fog {
         self.slots.set_backends(backends);
     }
 
+    fn repriced(&mut self, backend: BackendId) {
+        self.slots.repriced(backend);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.slots.depth(backend)
     }

@@ -32,6 +32,11 @@ pub trait Estimator {
     /// It has ended: what it took, without its waiting there.
     fn complete(&mut self, now: Instant, key: RequestKey) -> Duration;
 
+    /// Whether the cost of a class that is not well known yet has turned out to be another one, since this was asked last.
+    fn repriced(&mut self) -> bool {
+        false
+    }
+
     /// How many operations may be at the backend now, and until when, if the estimator has to look
     /// closely.
     fn limit(&self, _now: Instant) -> Option<(u32, Instant)> {

@@ -29,6 +29,8 @@ pub struct Sample {
     has: u64,
     /// A class had another cost in this observation than before.
     changed: bool,
+    /// That was a class with few samples, and it was not asked about since.
+    repriced: bool,
     /// The next observation begins after this many times as long as this one took.
     rest: u64,
     costs: Costs,
@@ -64,6 +66,7 @@ impl Sample {
             lacks: 0,
             has: 0,
             changed: true,
+            repriced: false,
             rest: REST,
             costs: Costs::new(),
             classes: alloc::vec![Seen::default(); 2 * SIZES],
@@ -152,7 +155,9 @@ impl Estimator for Sample {
             let times = &mut times[..seen.count.min(SAMPLES)];
             times.sort_unstable();
             let (old, new) = (self.costs.get(class).as_nanos(), times[(times.len() - 1) / 2]);
-            self.changed |= old.abs_diff(new) > old / CHANGE;
+            let far = old.abs_diff(new) > old / CHANGE;
+            self.changed |= far;
+            self.repriced |= far && seen.count <= SAMPLES;
             self.costs.set(class, Duration::from_nanos(new));
             if self.classes[class.index()].count == 1 {
                 self.guess();
@@ -160,6 +165,10 @@ impl Estimator for Sample {
         }
         self.look(now);
         self.costs.get(class).min(away)
+    }
+
+    fn repriced(&mut self) -> bool {
+        core::mem::take(&mut self.repriced)
     }
 
     fn limit(&self, now: Instant) -> Option<(u32, Instant)> {

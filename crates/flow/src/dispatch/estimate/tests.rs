@@ -90,6 +90,38 @@ fn an_idle_backend_is_looked_at_later() {
     assert_eq!(estimator.nominal(WRITE), Duration::from_micros(2_500));
 }
 
+/// A first sample far from the guess is reported, once; so is a median that turns out wrong while samples are few. What a
+/// class costs later on is no news of that kind, nor is a guess that was about right.
+#[test]
+fn a_wrong_guess_is_reported() {
+    let mut estimator = Estimation::Sample.build(0);
+    let mut now = Instant::ZERO;
+    let mut reported = Vec::new();
+    for (turn, key) in testing::keys(60).into_iter().enumerate() {
+        // The guess is 104 us; from the fortieth on it is another device.
+        let micros = match turn {
+            0..4 => 5_000,
+            4..40 => 120,
+            _ => 9_000,
+        };
+        estimator.submit(now, key, READ);
+        now += Duration::from_micros(micros);
+        estimator.complete(now, key);
+        if estimator.repriced() {
+            reported.push(turn);
+        }
+        assert!(!estimator.repriced(), "once");
+    }
+    assert_eq!(reported, [0, 7], "the median of four and four is one of the smaller ones");
+    let mut estimator = Estimation::Sample.build(0);
+    for (turn, key) in (0..).zip(testing::keys(5)) {
+        let at = Instant::ZERO + Duration::from_millis(turn);
+        estimator.submit(at, key, READ);
+        estimator.complete(at + Duration::from_micros(110), key);
+        assert!(!estimator.repriced());
+    }
+}
+
 /// Backends that begin at the same time, or after the same pause, are not looked at at the same time.
 #[test]
 fn backends_are_looked_at_in_turn() {

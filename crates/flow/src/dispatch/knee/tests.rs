@@ -151,6 +151,24 @@ fn it_follows_demand() {
     assert_eq!(knee.depth(), LADDER[TOP]);
 }
 
+/// Rates that were measured with other costs are not compared with: the search begins anew, and its measure too.
+#[test]
+fn other_costs_begin_it_anew() {
+    let (mut device, mut knee) = (Device::new(8, false), Knee::new());
+    for _ in 0..SEARCH {
+        device.step(&mut knee, FULL);
+    }
+    assert!(matches!(knee.phase, Phase::Rest { .. }) && knee.depth() == 8, "{knee:?}");
+    for operations in [200, 0] {
+        knee.begin();
+        assert_eq!((knee.depth(), knee.phase), (LADDER[TOP], Phase::Begin { bad: None }));
+        assert_eq!(knee.measure.ends, 0, "what met the other costs does not count");
+        for _ in 0..operations {
+            device.step(&mut knee, FULL);
+        }
+    }
+}
+
 /// The rung that a number of operations reaches is the last of the ladder that is not above it.
 #[test]
 fn levels_are_rungs() {
