@@ -2,8 +2,8 @@
 //!
 //! This crate opens no socket, reads no clock, starts no thread and draws no random number. The shell that owns the
 //! sockets passes received bytes to a connection (iSCSI [as target](iscsi::target_role::Connection) or [as
-//! initiator](iscsi::initiator::Initiator), [NBD](nbd::Connection), [NVMe/TCP](nvme::Connection), or [iSNS](isns::Client)), handles the events
-//! that it returns, and writes the connection's [outbox](outbox::Outbox).
+//! initiator](iscsi::initiator::Initiator), [NBD](nbd::Connection), [NVMe/TCP](nvme::Connection), or
+//! [iSNS](isns::Client)), handles the events that it returns, and writes the connection's [outbox](outbox::Outbox).
 //!
 //! The layers are nearly independent: [`iscsi`] moves commands, data and status over a byte stream (RFC 7143);
 //! [`scsi`] interprets commands to a disk (SPC-4, SBC-3); [`nbd`] and [`nvme`] do both in one protocol (the NBD protocol

@@ -61,6 +61,12 @@ pub(super) fn all(payload: &[u8]) -> Result<Vec<Attribute<'_>>, Fault> {
     Attributes(payload).collect()
 }
 
+/// The attributes behind the delimiter: those before it repeat the key of the request.
+pub(super) fn operating<'a, 'b>(attributes: &'b [Attribute<'a>]) -> &'b [Attribute<'a>] {
+    let delimiter = attributes.iter().position(|one| one.tag == tag::DELIMITER);
+    delimiter.map_or(&[], |at| &attributes[at + 1..])
+}
+
 /// The portals among attributes: an address and the port that follows it.
 pub(super) fn portals(attributes: &[Attribute<'_>]) -> impl Iterator<Item = SocketAddr> {
     attributes.windows(2).filter_map(|pair| {

@@ -5,6 +5,7 @@ use super::attribute::{self, Attribute, Writer};
 use super::codes::{EVENT_REMOVED, Function, Status, tag};
 use super::fault::Fault;
 use super::message::{Assembler, Message};
+use super::objects::canonical;
 use std::net::SocketAddr;
 
 /// What a gateway is to its servers: only for that are callbacks answered.
@@ -72,39 +73,59 @@ impl Callback {
     }
 
     fn message(&mut self, message: &Message, own: &Own) -> Result<Option<Notice>, Fault> {
-        if message.function.is_answer() {
-            return Err(Fault::Unexpected(message.function));
+        let (answer, notice) = answer(message, own)?;
+        if let Some(answer) = answer {
+            answer.write(&mut self.output);
         }
-        let attributes = attribute::all(&message.payload)?;
-        let (status, answer, notice) = match message.function {
-            Function::STATUS_INQUIRY => {
-                let entity = text(&attributes, tag::ENTITY);
-                let portal = attribute::portals(&attributes).next();
-                // An answer for another entity or portal would keep it at the server.
-                if entity.as_deref() != Some(&own.entity)
-                    || !portal.is_some_and(|portal| own.portals.contains(&portal))
-                {
-                    return Ok(None);
-                }
-                (Status::SUCCESS, attributes, Some(Notice::Inquired))
-            }
-            Function::STATE_CHANGE => {
-                let to = attributes.iter().find(|one| one.tag == tag::NODE_NAME).copied();
-                (Status::SUCCESS, to.into_iter().collect(), Some(change(&attributes, own)))
-            }
-            _ => (Status::NOT_SUPPORTED, Vec::new(), None),
-        };
-        let mut payload = Writer(status.0.to_be_bytes().to_vec());
-        for attribute in answer {
-            payload.copy(attribute);
-        }
-        let (function, transaction) = (message.function.answer(), message.transaction);
-        // What does not fit one PDU was not asked by a server: its inquiries have four attributes.
-        if payload.0.len() > usize::from(u16::MAX) {
-            return Err(Fault::TooLong(MESSAGE_MAX));
-        }
-        Message { function, transaction, payload: payload.0 }.write(&mut self.output);
         Ok(notice)
+    }
+}
+
+/// What a request of a server is answered with, and what it says.
+pub(super) fn answer(
+    message: &Message,
+    own: &Own,
+) -> Result<(Option<Message>, Option<Notice>), Fault> {
+    if message.function.is_answer() {
+        return Err(Fault::Unexpected(message.function));
+    }
+    let attributes = attribute::all(&message.payload)?;
+    let (status, answer, notice) = match message.function {
+        Function::STATUS_INQUIRY => {
+            // An answer for another entity or portal would keep it at the server.
+            if !own.is_asked(&attributes) {
+                return Ok((None, None));
+            }
+            (Status::SUCCESS, attributes, Some(Notice::Inquired))
+        }
+        Function::STATE_CHANGE => match attributes.first().filter(|to| to.tag == tag::NODE_NAME) {
+            None => (Status::EVENT_REJECTED, Vec::new(), None),
+            // Another node's answer is not this one's to give.
+            Some(to) if to.text().as_deref() != Some(&own.source) => return Ok((None, None)),
+            Some(to) => (Status::SUCCESS, vec![*to], Some(change(&attributes, own))),
+        },
+        _ => (Status::NOT_SUPPORTED, Vec::new(), None),
+    };
+    let mut payload = Writer(status.0.to_be_bytes().to_vec());
+    for attribute in answer {
+        payload.copy(attribute);
+    }
+    // What does not fit one PDU was not asked by a server: its inquiries have four attributes.
+    if payload.0.len() > usize::from(u16::MAX) {
+        return Err(Fault::TooLong(MESSAGE_MAX));
+    }
+    let (function, transaction) = (message.function.answer(), message.transaction);
+    Ok((Some(Message { function, transaction, payload: payload.0 }), notice))
+}
+
+impl Own {
+    /// Whether an inquiry is about this entity and one of these portals.
+    fn is_asked(&self, attributes: &[Attribute<'_>]) -> bool {
+        let entity = attributes.iter().find(|one| one.tag == tag::ENTITY);
+        let entity = entity.and_then(|one| one.text());
+        let portal = attribute::portals(attributes).next();
+        entity.is_some_and(|entity| entity.to_lowercase() == self.entity.to_lowercase())
+            && self.portals.iter().any(|one| Some(canonical(*one)) == portal)
     }
 }
 
@@ -118,12 +139,8 @@ fn change(attributes: &[Attribute<'_>], own: &Own) -> Notice {
     if removed { Notice::Removed } else { Notice::Changed }
 }
 
-fn text(attributes: &[Attribute<'_>], tag: u32) -> Option<String> {
-    attributes.iter().find(|one| one.tag == tag)?.text()
-}
-
 /// The longest message of a server in bytes.
 const MESSAGE_MAX: usize = 64 << 10;
 
 /// Answers that may wait; a server that does not read them is not listened to.
-const OUTPUT_MAX: usize = 128 << 10;
+pub(super) const OUTPUT_MAX: usize = 128 << 10;

@@ -51,7 +51,9 @@ impl Status {
     pub(super) const INTERNAL_ERROR: Self = Self(11);
     pub(super) const BUSY: Self = Self(12);
     pub(super) const NOT_SUPPORTED: Self = Self(15);
+    pub(super) const EVENT_REJECTED: Self = Self(16);
     pub(super) const INQUIRIES_UNAVAILABLE: Self = Self(21);
+    pub(super) const FEATURE_NOT_SUPPORTED: Self = Self(23);
 }
 
 impl fmt::Display for Status {
@@ -99,7 +101,6 @@ pub(super) mod tag {
     pub(crate) const NODE_TYPE: u32 = 33;
     pub(crate) const NODE_ALIAS: u32 = 34;
     pub(crate) const EVENTS: u32 = 35;
-    pub(crate) const GROUP_NODE: u32 = 48;
     pub(crate) const GROUP_ADDRESS: u32 = 49;
     pub(crate) const GROUP_PORT: u32 = 50;
     pub(crate) const GROUP_TAG: u32 = 51;
@@ -112,7 +113,7 @@ pub(super) const ISCSI: u32 = 2;
 pub(super) const TARGET: u32 = 1;
 pub(super) const INITIATOR: u32 = 2;
 
-/// Events (section 6.4.4): of the node itself only, an object was removed, added, updated.
+/// Events (section 6.4.4): an object was removed; and of the initiator and the node itself only, that, added, updated.
 pub(super) const EVENT_REMOVED: u32 = 0x10;
 pub(super) const EVENTS_OF_SELF: u32 = 0x80 | EVENT_REMOVED | 0x08 | 0x04;
 

@@ -1,6 +1,7 @@
 //! What a server does wrong, and why a registration is not there.
 
 use super::codes::{Function, Status};
+use super::objects::{ALIAS_MAX, Object, TEXT_MAX};
 use std::fmt;
 use thiserror::Error;
 
@@ -27,7 +28,7 @@ pub enum Fault {
     /// A PDU of another message before the last one of this message.
     #[error("a PDU of {0} comes in the middle of another message")]
     Interleaved(Function),
-    /// Section 5.3: authentication, which was not asked for.
+    /// Section 5.5: authentication, which was not asked for.
     #[error("a message has an authentication block, which is not supported")]
     Authentication,
     /// The payload ends within an attribute.
@@ -43,9 +44,12 @@ pub enum Fault {
     /// An answer without a status.
     #[error("an answer of {0} bytes has no status")]
     NoStatus(usize),
-    /// An answer that was not asked for, or a request on a connection for answers.
+    /// An answer that was not asked for, or to a request that is not written yet.
     #[error("{0} was not expected here")]
     Unexpected(Function),
+    /// A limit of this end: the server asks, and does not read the answers.
+    #[error("the server does not read: {0} bytes of answers wait for it")]
+    Unread(usize),
 }
 
 /// Why a registration is not there, or may not be.
@@ -53,6 +57,8 @@ pub enum Fault {
 pub enum Failure {
     /// No connection: in words of the operating system.
     Connect(String),
+    /// No connection in 5 s.
+    ConnectTimeout,
     /// The connection ended.
     Closed(Option<String>),
     /// The server has not answered in time.
@@ -60,11 +66,17 @@ pub enum Failure {
     /// The server has refused something.
     Refused(Function, Status),
     /// The server has refused one object, and others not.
-    NotTaken(String, Status),
+    NotTaken(Object, Status),
+    /// An object has a longer name or alias than RFC 4171 allows, or one with a NUL: it is not registered.
+    BadText(Object),
     /// The server does not speak iSNS.
     Fault(Fault),
     /// The server has taken a registration and does not show the portal.
     NotShown,
+    /// The entity has a name that only servers give, or none, or one that is too long.
+    BadEntity,
+    /// The server says that the gateway was removed.
+    Removed,
     /// There is no address that could be registered.
     NoPortal,
 }
@@ -73,11 +85,21 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(why) => write!(f, "cannot connect: {why}"),
+            Self::ConnectTimeout => f.write_str("cannot connect: no answer in 5 s"),
             Self::Closed(None) => f.write_str("the server closed the connection"),
             Self::Closed(Some(why)) => write!(f, "the connection failed: {why}"),
             Self::Silent(function) => write!(f, "the server does not answer {function}"),
             Self::Refused(function, status) => write!(f, "the server refuses {function}: {status}"),
             Self::NotTaken(object, status) => write!(f, "the server refuses {object}: {status}"),
+            Self::BadText(object) => {
+                let limits = format!("{TEXT_MAX} bytes for a name, {ALIAS_MAX} for an alias");
+                write!(f, "{object} is not registered: its name or alias is too long ({limits}) or has a NUL")
+            }
+            Self::BadEntity => write!(
+                f,
+                "the entity cannot be registered: its name must have 1 to {ALIAS_MAX} bytes, no NUL, and not begin with `isns:`"
+            ),
+            Self::Removed => f.write_str("the gateway was removed at the server"),
             Self::Fault(fault) => write!(f, "the server breaks the protocol: {fault}"),
             Self::NotShown => {
                 f.write_str("the server takes the registration, and does not show the portal")

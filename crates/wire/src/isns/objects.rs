@@ -1,7 +1,8 @@
 //! What a gateway has a server know: its entity, portals, nodes and portal groups (RFC 4171, section 3).
 
 use super::attribute::Writer;
-use super::codes::{INITIATOR, ISCSI, TARGET, tag};
+use super::codes::{INITIATOR, TARGET, tag};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,20 +23,27 @@ pub struct Objects {
 pub struct Target {
     /// Its iSCSI name; at most [`TEXT_MAX`] bytes.
     pub name: String,
-    /// A name for people; at most [`TEXT_MAX`] bytes.
+    /// A name for people; at most [`ALIAS_MAX`] bytes.
     pub alias: Option<String>,
 }
 
-/// The longest text in bytes.
+/// The longest iSCSI name in bytes (section 6.4.1).
 pub const TEXT_MAX: usize = 223;
 
-/// One object. Its order is that on the wire: an object comes after those that it refers to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Object {
-    Entity,
+/// The longest name for people in bytes (section 6.4.3), and that of an entity (section 6.2.1).
+pub const ALIAS_MAX: usize = 255;
+
+/// One object in the entity. Its order is that on the wire: an object comes after those that it refers to, and the groups
+/// of a node right behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// An address at which hosts find targets.
     Portal(SocketAddr),
+    /// The gateway itself, or a target.
     Node {
+        /// Its iSCSI name.
         name: String,
+        /// Its name for people.
         alias: Option<String>,
         /// Whether hosts log in to it.
         target: bool,
@@ -43,6 +51,25 @@ pub(super) enum Object {
     /// That a target is found at a portal. A server makes one by itself where there is none, and initiators find
     /// targets by these alone.
     Group(String, SocketAddr),
+}
+
+impl Ord for Object {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let place = |object: &Self| match object {
+            Self::Portal(portal) => (None, Some(*portal), None, false),
+            Self::Node { name, alias, target } => {
+                (Some(name.clone()), None, alias.clone(), *target)
+            }
+            Self::Group(name, portal) => (Some(name.clone()), Some(*portal), None, false),
+        };
+        place(self).cmp(&place(other))
+    }
+}
+
+impl PartialOrd for Object {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// What all objects of a registration share.
@@ -58,26 +85,34 @@ pub(super) struct Shared<'a> {
 
 impl Object {
     /// All objects, in order.
-    pub(super) fn all(objects: &Objects, (source, alias): (&str, &str)) -> BTreeSet<Self> {
+    pub(super) fn all(objects: Objects, (source, alias): (&str, &str)) -> BTreeSet<Self> {
         let gateway =
             Self::Node { name: source.to_owned(), alias: Some(alias.to_owned()), target: false };
-        let mut all = BTreeSet::from([Self::Entity, gateway]);
-        all.extend(objects.portals.iter().map(|portal| Self::Portal(*portal)));
-        for Target { name, alias } in &objects.targets {
-            all.insert(Self::Node { name: name.clone(), alias: alias.clone(), target: true });
-            all.extend(objects.portals.iter().map(|portal| Self::Group(name.clone(), *portal)));
+        let portals: Vec<_> = objects.portals.iter().map(|one| canonical(*one)).collect();
+        let mut all = BTreeSet::from([gateway]);
+        all.extend(portals.iter().map(|portal| Self::Portal(*portal)));
+        for Target { name, alias } in objects.targets {
+            all.extend(portals.iter().map(|portal| Self::Group(name.clone(), *portal)));
+            all.insert(Self::Node { name, alias, target: true });
         }
         all
     }
 
-    /// Appends its attributes, its key first.
+    /// Whether servers take texts like its own.
+    pub(super) fn fits(&self) -> bool {
+        let short = |text: &str, most| text.len() <= most && !text.contains('\0');
+        match self {
+            Self::Portal(_) => true,
+            Self::Node { name, alias, .. } => {
+                short(name, TEXT_MAX) && alias.as_ref().is_none_or(|alias| short(alias, ALIAS_MAX))
+            }
+            Self::Group(name, _) => short(name, TEXT_MAX),
+        }
+    }
+
+    /// Appends its attributes, its key first; a group behind its node (section 5.6.5.1).
     pub(super) fn write(&self, shared: Shared<'_>, writer: &mut Writer) {
         match self {
-            Self::Entity => {
-                writer.text(tag::ENTITY, shared.entity);
-                writer.number(tag::ENTITY_PROTOCOL, ISCSI);
-                writer.number(tag::PERIOD, shared.period);
-            }
             Self::Portal(portal) => {
                 writer.portal(PORTAL, *portal);
                 if let Some(interval) = shared.inquiries {
@@ -93,11 +128,18 @@ impl Object {
                     writer.text(tag::NODE_ALIAS, alias);
                 }
             }
-            Self::Group(node, portal) => {
-                writer.text(tag::GROUP_NODE, node);
-                writer.portal([tag::GROUP_ADDRESS, tag::GROUP_PORT], *portal);
+            Self::Group(_, portal) => {
                 writer.number(tag::GROUP_TAG, TAG);
+                writer.portal([tag::GROUP_ADDRESS, tag::GROUP_PORT], *portal);
             }
+        }
+    }
+
+    /// The name of a node, or that of a group's node.
+    pub(super) fn node(&self) -> Option<&str> {
+        match self {
+            Self::Portal(_) => None,
+            Self::Node { name, .. } | Self::Group(name, _) => Some(name),
         }
     }
 
@@ -106,7 +148,7 @@ impl Object {
         match (self, other) {
             (Self::Group(node, _), Self::Node { name, .. }) => node == name,
             (Self::Group(_, portal), Self::Portal(other)) => portal == other,
-            _ => self == other,
+            _ => self.has_key_of(other),
         }
     }
 
@@ -119,11 +161,21 @@ impl Object {
     }
 }
 
+/// Whether a gateway may give an entity this name: servers make those with `isns:` (section 6.2.1).
+pub fn is_entity(name: &str) -> bool {
+    let server = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("isns:"));
+    !name.is_empty() && name.len() <= ALIAS_MAX && !name.contains('\0') && !server
+}
+
+/// A portal as servers write it: IPv4 as such, and without a scope.
+pub(super) fn canonical(portal: SocketAddr) -> SocketAddr {
+    SocketAddr::new(portal.ip().to_canonical(), portal.port())
+}
+
 /// In words, for operators.
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Entity => f.write_str("the entity"),
             Self::Portal(portal) => write!(f, "the portal {portal}"),
             Self::Node { name, .. } => write!(f, "the node {name}"),
             Self::Group(node, portal) => write!(f, "the portal group of {node} at {portal}"),

@@ -1,21 +1,39 @@
 //! The requests of a client, each of which fits one PDU (RFC 4171, section 5.6.5).
 
 use super::attribute::Writer;
-use super::codes::{EVENTS_OF_SELF, tag};
+use super::codes::{EVENTS_OF_SELF, ISCSI, tag};
 use super::objects::{Object, PORTAL, Shared};
-use std::net::SocketAddr;
 
-/// Registers the first of these objects, as many as fit, and takes them.
+/// Registers the first of these objects, as many as fit, and takes them. Each request begins with the entity, which is its
+/// key, and which a server makes only together with an object (section 5.6.5.1). The alias of a node that has one no more
+/// is cleared.
 pub(super) fn register<'a>(
     source: &str,
     shared: Shared<'_>,
     objects: impl Iterator<Item = &'a Object>,
+    has_alias: impl Fn(&str) -> bool,
 ) -> (Vec<u8>, Vec<Object>) {
     let mut head = Writer::default();
     head.text(tag::NODE_NAME, source);
     head.text(tag::ENTITY, shared.entity);
     head.empty(tag::DELIMITER);
-    fill(head, objects, |object, writer| object.write(shared, writer))
+    head.text(tag::ENTITY, shared.entity);
+    head.number(tag::ENTITY_PROTOCOL, ISCSI);
+    head.number(tag::PERIOD, shared.period);
+    let mut node = None;
+    fill(head, objects, |object, writer| {
+        let other = object.node().filter(|name| node != Some(*name));
+        if let (Object::Group(..), Some(name)) = (object, other) {
+            writer.text(tag::NODE_NAME, name);
+        }
+        node = object.node();
+        object.write(shared, writer);
+        if let Object::Node { name, alias: None, .. } = object
+            && has_alias(name)
+        {
+            writer.empty(tag::NODE_ALIAS);
+        }
+    })
 }
 
 /// Deregisters the first of these portals and nodes, as many as fit, and takes them.
@@ -26,23 +44,30 @@ pub(super) fn deregister<'a>(
     let mut head = Writer::default();
     head.text(tag::NODE_NAME, source);
     head.empty(tag::DELIMITER);
-    fill(head, objects, |object, writer| match object {
+    fill(head, objects, key)
+}
+
+/// Appends the key of a portal or a node.
+fn key(object: &Object, writer: &mut Writer) {
+    match object {
         Object::Portal(portal) => writer.portal(PORTAL, *portal),
         Object::Node { name, .. } => writer.text(tag::NODE_NAME, name),
-        Object::Entity | Object::Group(..) => {}
-    })
+        Object::Group(..) => {}
+    }
 }
 
 fn fill<'a>(
     mut head: Writer,
     objects: impl Iterator<Item = &'a Object>,
-    write: impl Fn(&Object, &mut Writer),
+    mut write: impl FnMut(&'a Object, &mut Writer),
 ) -> (Vec<u8>, Vec<Object>) {
     let mut taken = Vec::new();
     for object in objects {
         let mut one = Writer::default();
         write(object, &mut one);
         if head.0.len() + one.0.len() > REQUEST_MAX {
+            // Or it would be taken for done.
+            assert!(!taken.is_empty(), "one object fits: its texts are short");
             break;
         }
         head.0.extend(one.0);
@@ -51,15 +76,20 @@ fn fill<'a>(
     (head.0, taken)
 }
 
-/// Asks for a portal, with its entity.
-pub(super) fn query(source: &str, portal: SocketAddr) -> Vec<u8> {
+/// Asks for a portal, with its entity, or for a node.
+pub(super) fn query(source: &str, object: &Object) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.text(tag::NODE_NAME, source);
-    writer.portal(PORTAL, portal);
+    key(object, &mut writer);
     writer.empty(tag::DELIMITER);
-    for wanted in [tag::ENTITY, tag::PERIOD, tag::PORTAL_ADDRESS, tag::PORTAL_PORT, tag::EVENT_PORT]
-    {
-        writer.empty(wanted);
+    let wanted: &[u32] = match object {
+        Object::Portal(_) => {
+            &[tag::ENTITY, tag::PERIOD, tag::PORTAL_ADDRESS, tag::PORTAL_PORT, tag::EVENT_PORT]
+        }
+        Object::Node { .. } | Object::Group(..) => &[tag::NODE_NAME, tag::NODE_TYPE],
+    };
+    for tag in wanted {
+        writer.empty(*tag);
     }
     writer.0
 }

@@ -6,15 +6,25 @@ use crate::isns::codes::{Status, tag};
 use crate::isns::fault::{Failure, Fault};
 use crate::isns::message::Message;
 use crate::isns::objects::Object;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 impl Client {
-    /// Takes in an answer.
+    /// Takes in a message: an answer, or a request of the server on this connection (RFC 4171, section 2.9.1).
     pub(super) fn message(&mut self, now: Duration, message: &Message) -> Result<(), Fault> {
+        if !message.function.is_answer() {
+            let own = self.own();
+            if let Some(notice) = self.channel.answer(message, &own)? {
+                self.notice(now, notice);
+            }
+            return Ok(());
+        }
         let unexpected = Err(Fault::Unexpected(message.function));
         let State::Asking { step, transaction, .. } = &self.state else { return unexpected };
         let function = step.function();
-        if (message.function, message.transaction) != (function.answer(), *transaction) {
+        if (message.function, message.transaction) != (function.answer(), *transaction)
+            || !self.channel.has_asked()
+        {
             return unexpected;
         }
         let step = step.clone();
@@ -25,15 +35,11 @@ impl Client {
             return Ok(());
         }
         match step {
-            Step::Register(objects) => {
-                self.at_once = usize::MAX;
-                self.has.extend(objects);
-                self.shown = false;
-            }
-            Step::Deregister(objects) => self.deregistered(&objects),
+            Step::Register(objects) => self.ledger.registered(objects),
+            Step::Deregister(objects) => self.ledger.deregistered(&objects),
             Step::Events => self.events = Events::Registered,
-            Step::Check => {
-                self.checked(now, &attribute::all(payload)?);
+            Step::Check(object) => {
+                self.checked(now, &object, &attribute::all(payload)?);
                 return Ok(());
             }
         }
@@ -41,33 +47,50 @@ impl Client {
         Ok(())
     }
 
-    fn deregistered(&mut self, objects: &[Object]) {
-        let goes = |one: &Object| objects.iter().any(|object| one.belongs_to(object));
-        self.has.retain(|object| !goes(object));
-    }
-
     /// The server has answered a check.
-    fn checked(&mut self, now: Duration, attributes: &[Attribute<'_>]) {
-        let has = |tag, value: &str| {
-            attributes.iter().any(|one| one.tag == tag && one.text().as_deref() == Some(value))
-        };
-        let number = |tag| attributes.iter().find(|one| one.tag == tag)?.number();
-        // The key is repeated before the delimiter, also where there is no such portal.
-        let shows = has(tag::ENTITY, &self.settings.entity)
-            && attribute::portals(attributes).any(|one| Some(&one) == self.objects.portals.first())
-            && number(tag::EVENT_PORT) == Some(self.objects.callback.into());
-        if !shows {
-            return self.lost(now, Failure::NotShown);
+    fn checked(&mut self, now: Duration, object: &Object, attributes: &[Attribute<'_>]) {
+        // Before the delimiter the key is repeated, also where there is no such object.
+        let shown = attribute::operating(attributes);
+        match object {
+            Object::Portal(portal) if !self.shows(*portal, shown) => {
+                return self.lost(now, Failure::NotShown);
+            }
+            Object::Portal(_) => {
+                let period = shown.iter().find(|one| one.tag == tag::PERIOD);
+                if let Some(period) = period.and_then(|one| one.number()).filter(|one| *one > 0) {
+                    self.period = period.min(self.settings.period);
+                }
+            }
+            Object::Node { .. } | Object::Group(..) => {
+                let named = |one: &Attribute<'_>| {
+                    one.tag == tag::NODE_NAME && one.text().as_deref() == object.node()
+                };
+                // Or it is there, and the gateway does not see it: then this is all that can be done.
+                if !shown.iter().any(named) {
+                    self.ledger.lost(object);
+                }
+            }
         }
-        if let Some(period) = number(tag::PERIOD).filter(|period| *period > 0) {
-            self.period = period.min(self.settings.period);
-        }
-        (self.shown, self.again, self.failures) = (true, false, 0);
         self.proceed(now);
     }
 
+    /// Whether attributes show a portal of the entity, with the port for callbacks.
+    fn shows(&self, portal: SocketAddr, shown: &[Attribute<'_>]) -> bool {
+        let entity = |one: &Attribute<'_>| {
+            let text = one.text().filter(|_| one.tag == tag::ENTITY);
+            text.is_some_and(|text| text.to_lowercase() == self.settings.entity)
+        };
+        // An attribute belongs to the portal before it.
+        let mut starts = shown.windows(2).enumerate();
+        let start = starts.find(|(_, pair)| attribute::portals(pair).next() == Some(portal));
+        let own = start.map_or(&[][..], |(at, _)| &shown[at + 2..]);
+        let own = own.iter().take_while(|one| one.tag != tag::PORTAL_ADDRESS);
+        let callback = own.filter(|one| one.tag == tag::EVENT_PORT).find_map(|one| one.number());
+        shown.iter().any(entity) && callback == Some(self.ledger.callback.into())
+    }
+
     /// The server does not have the registration: it is made again, at once for the first time.
-    fn lost(&mut self, now: Duration, failure: Failure) {
+    pub(super) fn lost(&mut self, now: Duration, failure: Failure) {
         self.forget();
         if self.again || self.leaving.is_some() {
             return self.fail(now, failure);
@@ -80,11 +103,12 @@ impl Client {
     /// The server has refused a request.
     fn refused(&mut self, now: Duration, step: Step, status: Status) {
         let failure = Failure::Refused(step.function(), status);
-        match status {
-            Status::SOURCE_UNKNOWN | Status::SOURCE_ABSENT | Status::NO_SUCH_ENTRY => {
+        match (status, &step) {
+            (Status::BUSY | Status::INTERNAL_ERROR, _) => return self.fail(now, failure),
+            (Status::NO_SUCH_ENTRY, Step::Deregister(_) | Step::Check(Object::Node { .. })) => {}
+            (Status::SOURCE_UNKNOWN | Status::SOURCE_ABSENT | Status::NO_SUCH_ENTRY, _) => {
                 return self.lost(now, failure);
             }
-            Status::BUSY | Status::INTERNAL_ERROR => return self.fail(now, failure),
             _ => {}
         }
         match step {
@@ -94,33 +118,41 @@ impl Client {
                 self.forget();
             }
             // Gone or not, it is not asked for again: that must not keep the rest from being refreshed.
-            Step::Deregister(objects) => self.deregistered(&objects),
-            Step::Register(objects) => {
-                if let [object] = &objects[..] {
-                    self.at_once = usize::MAX;
-                    let name = object.to_string();
-                    if matches!(object, Object::Entity) || Some(object) == self.first().as_ref() {
-                        return self.fail(now, Failure::NotTaken(name, status));
-                    }
-                    self.refused.insert(object.clone(), now + WAIT_FOR_PEOPLE);
-                    self.failure = Some((now, Failure::NotTaken(name, status)));
-                    return self.proceed(now);
-                }
-                self.at_once = objects.len() / 2;
+            Step::Deregister(objects) => self.ledger.deregistered(&objects),
+            Step::Check(target @ Object::Node { .. }) => {
+                self.ledger.lost(&target);
+                return self.proceed(now);
             }
-            Step::Check => return self.fail(now, failure),
+            Step::Check(_) => return self.fail(now, failure),
+            Step::Register(objects) => return self.not_taken(now, objects, status),
         }
         self.failure = Some((now, failure));
         self.proceed(now);
     }
 
-    /// The portal that checks ask for.
-    fn first(&self) -> Option<Object> {
-        self.objects.portals.first().copied().map(Object::Portal)
+    /// The server has refused a registration: the object that it does not take is looked for by halves.
+    fn not_taken(&mut self, now: Duration, mut objects: Vec<Object>, status: Status) {
+        let has_groups = objects.iter().any(|one| matches!(one, Object::Group(..)));
+        if status == Status::FEATURE_NOT_SUPPORTED && has_groups && self.ledger.takes_groups {
+            // It makes its own.
+            self.ledger.takes_groups = false;
+        } else if objects.len() > 1 {
+            self.ledger.at_once = objects.len() / 2;
+        } else if let Some(object) = objects.pop() {
+            let failure = Failure::NotTaken(object.clone(), status);
+            let until = now + self.jittered(WAIT_FOR_PEOPLE);
+            if !self.ledger.refuse(object, until) {
+                return self.fail(now, failure);
+            }
+            self.failure = Some((now, failure));
+            return self.proceed(now);
+        }
+        self.failure = Some((now, Failure::Refused(Step::Register(objects).function(), status)));
+        self.proceed(now);
     }
 
     /// Ends the connection, and waits: the longer, the more failures there were, and for long when only a person can
-    /// put it right.
+    /// put it right. A registration that the server still has is back before it expires.
     pub(super) fn fail(&mut self, now: Duration, failure: Failure) {
         let for_people = match &failure {
             Failure::Refused(_, status) => !matches!(
@@ -131,34 +163,48 @@ impl Client {
                     | Status::SOURCE_ABSENT
                     | Status::NO_SUCH_ENTRY
             ),
-            Failure::Fault(_) | Failure::NotTaken(..) => true,
+            Failure::Fault(_)
+            | Failure::NotTaken(..)
+            | Failure::BadText(_)
+            | Failure::BadEntity => true,
             Failure::Connect(_)
+            | Failure::ConnectTimeout
             | Failure::Closed(_)
             | Failure::Silent(_)
             | Failure::NotShown
+            | Failure::Removed
             | Failure::NoPortal => false,
         };
         let wait = if for_people { WAIT_FOR_PEOPLE } else { self.backoff() };
+        let held = !self.ledger.has().is_empty();
+        // With what chance adds it is a third of the period at most.
+        let most = Duration::from_secs(self.period.into()) / 3 * 4 / 5;
+        let wait = self.jittered(if held { wait.min(most) } else { wait });
         (self.failures, self.failure) = (self.failures.saturating_add(1), Some((now, failure)));
-        self.output.clear();
+        self.channel.reset();
         self.state =
             if self.leaving.is_some() { State::Left } else { State::Waiting { until: now + wait } };
         self.set_phase(now);
     }
 
-    /// 1, 2, 4 to 60 s, each times 0.75 to 1.25.
-    fn backoff(&mut self) -> Duration {
+    /// 1, 2, 4 to 60 s.
+    fn backoff(&self) -> Duration {
         let seconds = 1_u64.checked_shl(self.failures.min(6)).unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        Duration::from_secs(seconds)
+    }
+
+    /// A time times 0.75 to 1.25.
+    fn jittered(&mut self, time: Duration) -> Duration {
         // The generator of Knuth's MMIX: these numbers only have to differ between gateways.
         self.random = self
             .random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        Duration::from_millis(seconds * (750 + (self.random >> 33) % 501))
+        time * (750 + ((self.random >> 33) % 501) as u32) / 1_000
     }
 }
 
-/// The longest wait after a failure, in seconds.
+/// The longest wait after a failure that trying again may cure, in seconds.
 const WAIT_MAX: u64 = 60;
 
 /// The wait after a failure that trying again does not cure.

@@ -9,18 +9,20 @@
 //! | left | deregistered | nothing |
 //!
 //! What is asked next depends only on what the server has acknowledged: objects that it lacks are registered, objects
-//! that are no longer wanted are deregistered, events are registered for, and at the end the portal is asked for. So a
-//! server that has lost everything, a changed configuration and the first start are one case.
+//! that are no longer wanted are deregistered, events are registered for, and at the end the portals are asked for, and
+//! the targets in turn. So a server that has lost everything, a changed configuration and the first start are one case.
 
 mod answers;
+mod channel;
+mod ledger;
 
-use crate::isns::callback::Notice;
+use crate::isns::callback::{Notice, Own};
 use crate::isns::codes::Function;
 use crate::isns::fault::Failure;
-use crate::isns::message::{Assembler, Message};
-use crate::isns::objects::{Object, Objects, Shared};
+use crate::isns::objects::{Object, Objects, Shared, is_entity};
 use crate::isns::request;
-use std::collections::{BTreeMap, BTreeSet};
+use channel::Channel;
+use ledger::{Ledger, Round};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -31,7 +33,7 @@ pub struct Settings {
     pub source: String,
     /// Its name for people.
     pub alias: String,
-    /// The entity; at most 255 bytes.
+    /// The entity. Its case does not matter: it is registered in lower case, like all names (RFC 4171, section 6.2.1).
     pub entity: String,
     /// Seconds after which the registration expires unless it is refreshed.
     pub period: u32,
@@ -95,7 +97,7 @@ enum Step {
     Register(Vec<Object>),
     Deregister(Vec<Object>),
     Events,
-    Check,
+    Check(Object),
 }
 
 impl Step {
@@ -104,7 +106,7 @@ impl Step {
             Self::Register(_) => Function::REGISTER,
             Self::Deregister(_) => Function::DEREGISTER,
             Self::Events => Function::REGISTER_EVENTS,
-            Self::Check => Function::QUERY,
+            Self::Check(_) => Function::QUERY,
         }
     }
 }
@@ -121,24 +123,18 @@ enum Events {
 #[derive(Debug)]
 pub struct Client {
     settings: Settings,
-    objects: Objects,
-    wanted: BTreeSet<Object>,
-    /// What the server has acknowledged.
-    has: BTreeSet<Object>,
+    ledger: Ledger,
+    channel: Channel,
     state: State,
     events: Events,
     /// Whether ESI are still asked for.
     inquiries: bool,
     /// When the server last inquired.
     inquired: Option<Duration>,
-    /// What the server does not take, and until when it is not tried again.
-    refused: BTreeMap<Object, Duration>,
-    /// Objects in one registration: fewer while the one is looked for that the server does not take.
-    at_once: usize,
-    /// Whether the server has shown the portal since it acknowledged it.
-    shown: bool,
-    /// Whether the registration was made again since the portal was last shown: the next failure waits.
+    /// Whether since the last regular check everything was registered again at once: the next time it waits.
     again: bool,
+    /// Whether since then a connection was made again at once.
+    reopened: bool,
     /// Seconds; the server may give less than was asked for.
     period: u32,
     leaving: Option<Duration>,
@@ -146,38 +142,30 @@ pub struct Client {
     answered: Option<Duration>,
     failure: Option<(Duration, Failure)>,
     failures: u32,
-    transaction: u16,
     random: u64,
-    assembler: Assembler,
-    output: Vec<u8>,
 }
 
 impl Client {
     /// A client that connects at once.
-    pub fn new(settings: Settings, now: Duration) -> Self {
+    pub fn new(mut settings: Settings, now: Duration) -> Self {
+        settings.entity = settings.entity.to_lowercase();
         Self {
             inquiries: settings.inquiries > 0,
             period: settings.period,
             random: settings.seed,
             settings,
-            objects: Objects::default(),
-            wanted: BTreeSet::new(),
-            has: BTreeSet::new(),
+            ledger: Ledger::default(),
+            channel: Channel::default(),
             state: State::Waiting { until: now },
             events: Events::NotAsked,
             inquired: None,
-            refused: BTreeMap::new(),
-            at_once: usize::MAX,
-            shown: false,
             again: false,
+            reopened: false,
             leaving: None,
             phase: (Phase::Waiting, now),
             answered: None,
             failure: None,
             failures: 0,
-            transaction: 0,
-            assembler: Assembler::new(ANSWER_MAX),
-            output: Vec::new(),
         }
     }
 
@@ -199,10 +187,11 @@ impl Client {
 
     /// The connection is made; these objects shall be registered.
     pub fn connected(&mut self, now: Duration, objects: Objects) {
-        (self.assembler, self.shown) = (Assembler::new(ANSWER_MAX), false);
+        self.channel.reset();
         // The server may have been started again.
         self.events = Events::NotAsked;
-        self.want(objects);
+        self.want(now, objects);
+        self.ledger.connected();
         self.proceed(now);
     }
 
@@ -210,7 +199,14 @@ impl Client {
     pub fn disconnected(&mut self, now: Duration, why: Option<String>) {
         let failure = match self.state {
             State::Waiting { .. } | State::Left => return,
-            State::Connecting { .. } => Failure::Connect(why.unwrap_or_default()),
+            State::Connecting { .. } => why.map_or(Failure::Closed(None), Failure::Connect),
+            // Servers end connections on which nothing comes.
+            State::Idle { .. } if !self.reopened => {
+                self.reopened = true;
+                self.channel.reset();
+                self.state = State::Waiting { until: now };
+                return self.set_phase(now);
+            }
             State::Asking { .. } | State::Idle { .. } => Failure::Closed(why),
         };
         self.fail(now, failure);
@@ -218,7 +214,9 @@ impl Client {
 
     /// Other objects shall be registered from now on.
     pub fn change(&mut self, now: Duration, objects: Objects) {
-        self.want(objects);
+        if !self.want(now, objects) {
+            return;
+        }
         match self.state {
             State::Idle { .. } => self.proceed(now),
             State::Waiting { .. } => self.retry(now),
@@ -237,7 +235,7 @@ impl Client {
     pub fn receive(&mut self, now: Duration, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while self.uses_connection() {
-            match self.assembler.take(&bytes[taken..]) {
+            match self.channel.take(&bytes[taken..]) {
                 Ok((0, _)) => return taken,
                 Ok((length, message)) => {
                     taken += length;
@@ -255,13 +253,11 @@ impl Client {
     /// Does what is due.
     pub fn tick(&mut self, now: Duration) {
         if self.leaving.is_some_and(|until| until <= now) {
-            self.state = State::Left;
-            self.set_phase(now);
+            self.left(now);
         }
         match &self.state {
             State::Connecting { until } if *until <= now => {
-                let why = format!("no answer in {} s", ANSWER_LIMIT.as_secs());
-                self.fail(now, Failure::Connect(why));
+                self.fail(now, Failure::ConnectTimeout);
             }
             State::Asking { step, until, .. } if *until <= now => {
                 let failure = Failure::Silent(step.function());
@@ -270,7 +266,8 @@ impl Client {
             State::Idle { until } if self.due(*until) <= now => {
                 self.inquired =
                     self.inquired.filter(|_| self.silent_at().is_none_or(|at| at > now));
-                self.shown = false;
+                (self.again, self.reopened) = (false, false);
+                self.ledger.check(Round::All);
                 self.proceed(now);
             }
             _ => {}
@@ -291,26 +288,26 @@ impl Client {
 
     /// The bytes that wait to be written.
     pub fn output(&self) -> &[u8] {
-        &self.output
+        self.channel.output()
     }
 
     /// The first `n` of them are written.
     pub fn wrote(&mut self, n: usize) {
-        self.output.drain(..n);
+        self.channel.wrote(n);
     }
 
     /// Takes in what the server has said by a callback.
     pub fn notice(&mut self, now: Duration, notice: Notice) {
-        match notice {
-            Notice::Inquired => self.inquired = Some(now),
-            Notice::Changed => {}
-            Notice::Removed => {
+        match (notice, &self.state) {
+            (Notice::Inquired, _) => self.inquired = Some(now),
+            (Notice::Changed, _) => {}
+            (Notice::Removed, State::Idle { .. }) => self.lost(now, Failure::Removed),
+            (Notice::Removed, State::Waiting { .. }) if !self.again => {
+                self.again = true;
                 self.forget();
-                match self.state {
-                    State::Idle { .. } => self.proceed(now),
-                    _ => self.retry(now),
-                }
+                self.retry(now);
             }
+            (Notice::Removed, _) => self.forget(),
         }
     }
 
@@ -318,11 +315,21 @@ impl Client {
     /// gateways may have them, and their membership of domains outlives them.
     pub fn leave(&mut self, now: Duration) {
         self.leaving.get_or_insert(now + LEAVE_LIMIT);
+        let has_portals = self.ledger.portals_there().next().is_some();
         match self.state {
             State::Idle { .. } => self.proceed(now),
-            State::Waiting { .. } | State::Connecting { .. } => self.state = State::Left,
+            State::Waiting { .. } if has_portals => self.retry(now),
+            State::Connecting { .. } if has_portals => {}
+            State::Waiting { .. } | State::Connecting { .. } => self.left(now),
             State::Asking { .. } | State::Left => {}
         }
+        self.set_phase(now);
+    }
+
+    /// There is nothing more to do.
+    fn left(&mut self, now: Duration) {
+        self.channel.reset();
+        self.state = State::Left;
         self.set_phase(now);
     }
 
@@ -344,78 +351,88 @@ impl Client {
             answered: self.answered,
             failure: self.failure.clone(),
             failures: self.failures,
-            portals: self.has.iter().filter_map(portal).collect(),
-            targets: self.has.iter().filter(target).count(),
-            refused: self.refused.len(),
+            portals: self.ledger.has().iter().filter_map(portal).collect(),
+            targets: self.ledger.has().iter().filter(target).count(),
+            refused: self.ledger.refused(),
             next: self.deadline(),
         }
     }
 
-    fn want(&mut self, objects: Objects) {
-        self.refused.clear();
-        if self.objects.callback != objects.callback {
-            self.has.retain(|object| !matches!(object, Object::Portal(_)));
-        }
+    /// Takes what is wanted: whether it is something else.
+    fn want(&mut self, now: Duration, objects: Objects) -> bool {
         let source = (&*self.settings.source, &*self.settings.alias);
-        self.wanted = Object::all(&objects, source);
-        self.objects = objects;
+        let (differs, unfit) = self.ledger.want(objects, source);
+        if let Some(object) = unfit {
+            self.failure = Some((now, Failure::BadText(object)));
+        }
+        differs
     }
 
     /// The server has lost the registration.
     fn forget(&mut self) {
-        self.has.clear();
-        self.shown = false;
+        self.ledger.forget();
         if self.events == Events::Registered {
             self.events = Events::NotAsked;
         }
-        self.refused.clear();
+    }
+
+    /// What the gateway is to the server.
+    fn own(&self) -> Own {
+        let (source, entity) = (self.settings.source.clone(), self.settings.entity.clone());
+        Own { source, entity, portals: self.ledger.wanted_portals().collect() }
+    }
+
+    /// Why nothing can be registered.
+    fn unusable(&self) -> Option<Failure> {
+        let Settings { source, alias, entity, .. } = &self.settings;
+        let (name, alias) = (source.clone(), Some(alias.clone()));
+        let gateway = Object::Node { name, alias, target: false };
+        if !gateway.fits() {
+            return Some(Failure::BadText(gateway));
+        }
+        if !is_entity(entity) {
+            return Some(Failure::BadEntity);
+        }
+        self.ledger.wanted_portals().next().is_none().then_some(Failure::NoPortal)
     }
 
     /// Asks for what is missing next.
     fn proceed(&mut self, now: Duration) {
         let source = &self.settings.source;
         if self.leaving.is_some() {
-            let portals = self.has.iter().filter(|object| matches!(object, Object::Portal(_)));
-            let (payload, taken) = request::deregister(source, portals);
+            let (payload, taken) = request::deregister(source, self.ledger.portals_there());
             if taken.is_empty() {
-                self.state = State::Left;
-                return self.set_phase(now);
+                return self.left(now);
             }
             return self.ask(now, Step::Deregister(taken), payload);
         }
-        let Some(&first) = self.objects.portals.first() else {
-            return self.fail(now, Failure::NoPortal);
-        };
+        if let Some(failure) = self.unusable() {
+            return self.fail(now, failure);
+        }
+        self.ledger.try_again(now);
         let shared = Shared {
             entity: &self.settings.entity,
             period: self.settings.period,
             inquiries: self.inquiries.then_some(self.settings.inquiries),
-            callback: self.objects.callback,
+            callback: self.ledger.callback,
         };
-        self.refused.retain(|_, until| *until > now);
-        let refused = &self.refused;
-        let missing = self.wanted.difference(&self.has).filter(|one| !refused.contains_key(one));
-        let (payload, taken) = request::register(source, shared, missing.take(self.at_once));
+        let has_alias = |node: &str| self.ledger.has_alias(node);
+        let (payload, taken) = request::register(source, shared, self.ledger.missing(), has_alias);
         if !taken.is_empty() {
             return self.ask(now, Step::Register(taken), payload);
         }
-        // What was registered again with other attributes is not removed, and groups go with their node or portal.
-        let wanted = &self.wanted;
-        self.has.retain(|object| {
-            wanted.contains(object) || !wanted.iter().any(|other| other.has_key_of(object))
-        });
-        let gone = self.has.difference(&self.wanted);
-        let gone = gone.filter(|object| matches!(object, Object::Portal(_) | Object::Node { .. }));
-        let (payload, taken) = request::deregister(source, gone);
+        let (payload, taken) = request::deregister(source, self.ledger.gone());
         if !taken.is_empty() {
             return self.ask(now, Step::Deregister(taken), payload);
         }
         if self.events == Events::NotAsked {
             return self.ask(now, Step::Events, request::events(source));
         }
-        if !self.shown {
-            return self.ask(now, Step::Check, request::query(source, first));
+        if let Some(object) = self.ledger.next_check() {
+            let payload = request::query(source, &object);
+            return self.ask(now, Step::Check(object), payload);
         }
+        self.failures = 0;
         self.state = State::Idle { until: self.next_check(now) };
         self.set_phase(now);
     }
@@ -426,9 +443,10 @@ impl Client {
         now + Duration::from_secs((self.period / parts).max(REFRESH_MIN).into())
     }
 
-    /// The same, or earlier if the server inquired and has ceased to.
+    /// The same, or earlier if the server inquired and has ceased to, or if something that was refused is tried again.
     fn due(&self, check: Duration) -> Duration {
-        self.silent_at().map_or(check, |at| at.min(check))
+        let earlier = self.silent_at().into_iter().chain(self.ledger.next_try());
+        earlier.min().map_or(check, |at| at.min(check))
     }
 
     /// When the server has not inquired for too long.
@@ -438,9 +456,7 @@ impl Client {
     }
 
     fn ask(&mut self, now: Duration, step: Step, payload: Vec<u8>) {
-        self.transaction = self.transaction.wrapping_add(1);
-        let (function, transaction) = (step.function(), self.transaction);
-        Message { function, transaction, payload }.write(&mut self.output);
+        let transaction = self.channel.ask(step.function(), payload);
         self.state = State::Asking { step, transaction, until: now + ANSWER_LIMIT };
         self.set_phase(now);
     }
@@ -453,7 +469,7 @@ impl Client {
             State::Waiting { .. } => Phase::Waiting,
             State::Connecting { .. } => Phase::Connecting,
             // A check is no doubt.
-            State::Asking { step: Step::Check, .. } if was == Phase::Registered => was,
+            State::Asking { step: Step::Check(_), .. } if was == Phase::Registered => was,
             State::Asking { .. } => Phase::Registering,
             State::Idle { .. } => Phase::Registered,
         };
@@ -468,9 +484,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long leaving takes at most: a gateway that stops does not wait for a server.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
-
-/// The longest answer in bytes. That to a registration repeats it, and that to a check is short.
-const ANSWER_MAX: usize = 64 << 10;
 
 /// The least time between two checks in seconds, whatever period the server gives.
 const REFRESH_MIN: u32 = 5;

@@ -1,10 +1,10 @@
 //! Messages, and the callbacks of a server.
 
+use super::server::{inquiry, notification};
 use super::{ENTITY, SOURCE, portal};
 use crate::isns::attribute::{self, Writer};
 use crate::isns::codes::{Function, tag};
 use crate::isns::message::{Assembler, Message};
-use crate::isns::objects::PORTAL;
 use crate::isns::{Callback, Fault, Notice, Own};
 
 /// A PDU: version, function, payload, flags, transaction, sequence.
@@ -74,46 +74,44 @@ fn called(function: Function, attributes: &Writer, flags: u16) -> (Option<Vec<u8
     ((!output.is_empty()).then_some(output), notices)
 }
 
-fn inquiry(entity: &str, at: &str) -> Writer {
-    let mut writer = Writer(vec![0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0, 0, 1, 2, 3, 4]);
-    writer.text(tag::ENTITY, entity);
-    writer.portal(PORTAL, portal(at));
-    writer
-}
-
 /// An inquiry about this gateway's portal is answered with what it has; others are not answered.
 #[test]
 fn inquiries_are_answered() {
-    let asked = inquiry(ENTITY, "192.0.2.1:3260");
+    let asked = inquiry(ENTITY, portal("192.0.2.1:3260"));
     let (answer, notices) = called(Function::STATUS_INQUIRY, &asked, 0x4c00);
     let payload = [&[0; 4], &asked.0[..]].concat();
     let words = [1, 0x800d, payload.len() as u16, 0x8c00, 77, 0];
     assert_eq!((answer, notices), (Some(pdu(words, &payload)), vec![Notice::Inquired]));
     for (entity, at) in [("other", "192.0.2.1:3260"), (ENTITY, "192.0.2.1:3261")] {
-        let answered = called(Function::STATUS_INQUIRY, &inquiry(entity, at), 0x4c00);
+        let answered = called(Function::STATUS_INQUIRY, &inquiry(entity, portal(at)), 0x4c00);
         assert_eq!(answered, (None, vec![]));
     }
 }
 
-/// A notification is answered with its destination; only the removal of this gateway itself is one.
+/// A notification is answered with its destination; only the removal of this gateway itself is one. One for another node
+/// is not answered, and one for none is malformed.
 #[test]
 fn notifications_are_answered() {
-    for (events, about, notice) in [
-        (0x90, SOURCE, Notice::Removed),
-        (0x88, SOURCE, Notice::Changed),
-        (0x90, "iqn.2026-11.org.example:g2", Notice::Changed),
-    ] {
-        let mut writer = Writer::default();
-        writer.text(tag::NODE_NAME, SOURCE);
-        let to = writer.0.clone();
-        writer.0.extend([0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0, 0, 1, 2, 3, 4]);
-        writer.number(tag::EVENTS, events);
-        writer.text(tag::NODE_NAME, about);
-        let (answer, notices) = called(Function::STATE_CHANGE, &writer, 0x4c00);
-        let payload = [&[0; 4], &to[..]].concat();
+    let mut to = Writer::default();
+    to.text(tag::NODE_NAME, SOURCE);
+    let answered = |payload: &[u8]| {
+        let payload = [payload, &to.0].concat();
         let words = [1, 0x8008, payload.len() as u16, 0x8c00, 77, 0];
-        assert_eq!((answer, notices), (Some(pdu(words, &payload)), vec![notice]));
+        Some(pdu(words, &payload))
+    };
+    let called = |payload| called(Function::STATE_CHANGE, &Writer(payload), 0x4c00);
+    for (events, notice) in [(0x90, Notice::Removed), (0x88, Notice::Changed)] {
+        let said = called(notification(Some(SOURCE), events));
+        assert_eq!(said, (answered(&[0; 4]), vec![notice]));
     }
+    let mut other = notification(Some(SOURCE), 0x90);
+    *other.iter_mut().rfind(|byte| **byte == b'1').unwrap() = b'2';
+    assert_eq!(called(other), (answered(&[0; 4]), vec![Notice::Changed]));
+
+    let other = notification(Some("iqn.2026-11.org.example:g2"), 0x90);
+    assert_eq!(called(other), (None, vec![]));
+    let malformed = pdu([1, 0x8008, 4, 0x8c00, 77, 0], &[0, 0, 0, 16]);
+    assert_eq!(called(notification(None, 0x90)), (Some(malformed), vec![]));
 }
 
 /// Any other request is answered as not supported; an answer ends the connection.
