@@ -1,12 +1,13 @@
 //! An iSNS server that answers as it likes, and calls back as it likes.
 //!
 //! An input is records: what happens, and a few bytes for it. A client is fed twice, with everything at once and byte by
-//! byte; both must do the same. It has at most one request outstanding, which fits one PDU; it knows when it is due unless
-//! it has left; without a connection it has nothing to write.
+//! byte; both must do the same. What it writes is read when the input says so. It has at most one request outstanding,
+//! which fits one PDU; what waits to be read is bounded; it knows when it is due unless it has left; without a connection
+//! it has nothing to write.
 
 use std::net::SocketAddr;
 use std::time::Duration;
-use weir_wire::isns::{Callback, Client, Objects, Own, PDU_MAX, Settings, Target, View};
+use weir_wire::isns::{Callback, Client, Notice, Objects, Own, PDU_MAX, Settings, Target, View};
 
 const SOURCE: &str = "iqn.2026-11.org.example:g1";
 
@@ -33,8 +34,12 @@ struct World {
     byte_by_byte: bool,
     /// Bytes that the client has not taken, and those that its callback has not.
     left: [Vec<u8>; 2],
+    /// What the client has written, up to the part of a PDU.
+    written: Vec<u8>,
     /// The function and transaction of the last request.
     asked: [u8; 4],
+    /// Requests that are not answered.
+    outstanding: usize,
     seen: Vec<Seen>,
 }
 
@@ -54,7 +59,9 @@ fn converse(mut input: &[u8], byte_by_byte: bool) -> Vec<Seen> {
         now,
         byte_by_byte,
         left: Default::default(),
+        written: Vec::new(),
         asked: [0; 4],
+        outstanding: 0,
         seen: Vec::new(),
     };
     while let [what, rest @ ..] = input {
@@ -72,6 +79,8 @@ impl World {
                 if self.client.wants_connection(self.now) {
                     self.client.connecting(self.now);
                     self.left[0].clear();
+                    self.written.clear();
+                    self.outstanding = 0;
                     self.client.connected(self.now, objects(what >> 3));
                 }
             }
@@ -82,6 +91,7 @@ impl World {
                 let mut payload = vec![0, 0, 0, if length & 0x80 == 0 { status } else { 0 }];
                 payload.extend(good);
                 let [f0, f1, t0, t1] = self.asked;
+                self.outstanding = self.outstanding.saturating_sub(1);
                 let length = (payload.len() as u16).to_be_bytes();
                 let head = [0, 1, f0 | 0x80, f1, length[0], length[1], 0x4c, 0, t0, t1, 0, 0];
                 self.feed(&[&head[..], &payload].concat());
@@ -104,8 +114,13 @@ impl World {
                 self.client.tick(self.now);
             }
             _ if what == 0xff => self.client.leave(self.now),
-            // A good inquiry.
-            _ => self.call(&inquiry()),
+            _ if what == 0xf7 => self.client.notice(self.now, Notice::Removed),
+            // The server reads: all, or a part.
+            _ if what & 0x80 != 0 => self.read(usize::MAX),
+            _ if what & 0x40 != 0 => self.read(usize::from(what >> 3)),
+            // A good inquiry, on its own connection and on that of the client.
+            _ if what & 0x20 != 0 => self.call(&inquiry()),
+            _ => self.feed(&inquiry()),
         }
     }
 
@@ -134,29 +149,49 @@ impl World {
             for notice in notices {
                 self.client.notice(self.now, notice);
             }
+            let full = self.callback.output().len() >= OUTPUT_MAX - PDU_MAX;
+            // A shell reads no more from a server that does not read, either.
+            if full {
+                self.left[1].clear();
+            }
             assert!(self.left[1].len() < PDU_MAX);
-            let length = self.callback.output().len();
-            assert!(length <= OUTPUT_MAX, "{length} bytes of answers wait");
-            self.callback.wrote(length);
+        }
+    }
+
+    /// The server reads so many bytes of the client, and of its callback.
+    fn read(&mut self, most: usize) {
+        let output = self.client.output();
+        let length = output.len().min(most);
+        self.written.extend(&output[..length]);
+        self.client.wrote(length);
+        self.callback.wrote(self.callback.output().len().min(most));
+        while let [_, _, f0, f1, l0, l1, flags, _, t0, t1, ..] = self.written[..] {
+            let length = 12 + usize::from(u16::from_be_bytes([l0, l1]));
+            if self.written.len() < length {
+                break;
+            }
+            if f0 & 0x80 == 0 {
+                self.asked = [f0, f1, t0, t1];
+                self.outstanding += 1;
+                assert_eq!(self.outstanding, 1, "more than one request is outstanding");
+                assert!(length <= REQUEST_MAX, "a request is too long for servers");
+            }
+            assert_eq!(flags, 0x8c, "a message is one PDU, never with the replace flag");
+            self.written.drain(..length);
         }
     }
 
     fn look(&mut self) {
-        let output = self.client.output().to_vec();
-        assert!(output.len() <= REQUEST_MAX, "more than one request is outstanding");
-        if let [_, _, f0, f1, l0, l1, _, _, t0, t1, ..] = output[..] {
-            self.asked = [f0, f1, t0, t1];
-            let length = usize::from(u16::from_be_bytes([l0, l1]));
-            assert_eq!(output.len(), 12 + length, "a request is one PDU");
-            assert!(self.client.uses_connection(), "nothing is sent without a connection");
-            assert_eq!(output[6] & 0x10, 0, "never the replace flag");
-        }
-        self.client.wrote(output.len());
+        let (output, answers) = (self.client.output(), self.callback.output().len());
+        assert!(output.len() <= OUTPUT_MAX + REQUEST_MAX, "{} bytes wait", output.len());
+        assert!(answers <= OUTPUT_MAX, "{answers} bytes of answers wait");
+        let idle = output.is_empty() || self.client.uses_connection();
+        assert!(idle, "nothing is sent without a connection");
         let due = self.client.deadline();
         assert_eq!(due.is_none(), self.client.has_left(), "it is due, or it has left");
-        let most = self.now + Duration::from_secs(601);
-        assert!(due.is_none_or(|at| at <= most), "it waits for at most ten minutes");
-        self.seen.push((self.client.view(), output));
+        let most = self.now + Duration::from_secs(751);
+        assert!(due.is_none_or(|at| at <= most), "it waits for at most ten minutes and a quarter");
+        self.seen.push((self.client.view(), output.to_vec()));
     }
 }
 
@@ -172,17 +207,27 @@ fn objects(bits: u8) -> Objects {
     Objects { portals, targets, callback: 4_000 }
 }
 
-/// The portal as a server shows it; an odd number: with the wrong port for callbacks.
-fn shown(odd: u8) -> Vec<u8> {
-    let mut bytes = vec![0, 0, 0, 1, 0, 0, 0, 4, b'e', 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16];
-    bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
+/// A portal as a server shows it, the first or the second by the third bit; an odd number: with the wrong port for
+/// callbacks. The period is a few seconds.
+fn shown(bits: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 8];
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 4, b'e', 0, 0, 0]);
+    bytes.extend([0, 0, 0, 6, 0, 0, 0, 4, 0, 0, 0, bits >> 3]);
+    bytes.extend(key(1 + (bits >> 2 & 1)));
+    bytes.extend([0, 0, 0, 23, 0, 0, 0, 4, 0, 0, 15, 0xa0 ^ (bits & 1)]);
+    bytes
+}
+
+/// The key of a portal.
+fn key(last: u8) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 0, 16, 0, 0, 0, 16];
+    bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, last]);
     bytes.extend([0, 0, 0, 17, 0, 0, 0, 4, 0, 0, 12, 188]);
-    bytes.extend([0, 0, 0, 23, 0, 0, 0, 4, 0, 0, 15, 0xa0 ^ (odd & 1)]);
     bytes
 }
 
 fn inquiry() -> Vec<u8> {
-    let payload = shown(0);
+    let payload = [&[0, 0, 0, 1, 0, 0, 0, 4, b'e', 0, 0, 0], &key(1)[..]].concat();
     let length = payload.len() as u8;
     [&[0, 1, 0, 13, 0, length, 0x4c, 0, 0, 9, 0, 0], &payload[..]].concat()
 }
