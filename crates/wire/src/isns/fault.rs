@@ -71,7 +71,7 @@ pub enum Failure {
     BadText(Object),
     /// The server does not speak iSNS.
     Fault(Fault),
-    /// The server has taken a registration and does not show the portal.
+    /// The server has taken a registration and does not show a portal or the gateway.
     NotShown,
     /// The entity has a name that only servers give, or none, or one that is too long.
     BadEntity,
@@ -102,7 +102,7 @@ impl fmt::Display for Failure {
             Self::Removed => f.write_str("the gateway was removed at the server"),
             Self::Fault(fault) => write!(f, "the server breaks the protocol: {fault}"),
             Self::NotShown => {
-                f.write_str("the server takes the registration, and does not show the portal")
+                f.write_str("the server takes the registration, and does not show it")
             }
             Self::NoPortal => f.write_str(
                 "no portal can be registered: the gateway listens on no address of the network of the server",

@@ -2,7 +2,7 @@
 
 use super::{Client, Events, State, Step};
 use crate::isns::attribute::{self, Attribute};
-use crate::isns::codes::{Status, tag};
+use crate::isns::codes::{Function, Status, tag};
 use crate::isns::fault::{Failure, Fault};
 use crate::isns::message::Message;
 use crate::isns::objects::Object;
@@ -49,27 +49,23 @@ impl Client {
 
     /// The server has answered a check.
     fn checked(&mut self, now: Duration, object: &Object, attributes: &[Attribute<'_>]) {
+        if !self.ledger.has().contains(object) {
+            // Something else was wanted since it was asked for.
+            return self.proceed(now);
+        }
         // Before the delimiter the key is repeated, also where there is no such object.
         let shown = attribute::operating(attributes);
         match object {
-            Object::Portal(portal) if !self.shows(*portal, shown) => {
-                return self.lost(now, Failure::NotShown);
-            }
-            Object::Portal(_) => {
+            Object::Portal(portal) if self.shows(*portal, shown) => {
                 let period = shown.iter().find(|one| one.tag == tag::PERIOD);
                 if let Some(period) = period.and_then(|one| one.number()).filter(|one| *one > 0) {
                     self.period = period.min(self.settings.period);
                 }
             }
-            Object::Node { .. } | Object::Group(..) => {
-                let named = |one: &Attribute<'_>| {
-                    one.tag == tag::NODE_NAME && one.text().as_deref() == object.node()
-                };
-                // Or it is there, and the gateway does not see it: then this is all that can be done.
-                if !shown.iter().any(named) {
-                    self.ledger.lost(object);
-                }
-            }
+            Object::Node { name, .. } if names(shown, name) => {}
+            // Or it is there, and the gateway does not see it: then this is all that can be done.
+            Object::Node { target: true, .. } => self.ledger.lost(object),
+            _ => return self.lost(now, Failure::NotShown),
         }
         self.proceed(now);
     }
@@ -105,7 +101,10 @@ impl Client {
         let failure = Failure::Refused(step.function(), status);
         match (status, &step) {
             (Status::BUSY | Status::INTERNAL_ERROR, _) => return self.fail(now, failure),
-            (Status::NO_SUCH_ENTRY, Step::Deregister(_) | Step::Check(Object::Node { .. })) => {}
+            (
+                Status::NO_SUCH_ENTRY,
+                Step::Deregister(_) | Step::Check(Object::Node { target: true, .. }),
+            ) => {}
             (Status::SOURCE_UNKNOWN | Status::SOURCE_ABSENT | Status::NO_SUCH_ENTRY, _) => {
                 return self.lost(now, failure);
             }
@@ -119,7 +118,7 @@ impl Client {
             }
             // Gone or not, it is not asked for again: that must not keep the rest from being refreshed.
             Step::Deregister(objects) => self.ledger.deregistered(&objects),
-            Step::Check(target @ Object::Node { .. }) => {
+            Step::Check(target @ Object::Node { target: true, .. }) => {
                 self.ledger.lost(&target);
                 return self.proceed(now);
             }
@@ -147,7 +146,7 @@ impl Client {
             self.failure = Some((now, failure));
             return self.proceed(now);
         }
-        self.failure = Some((now, Failure::Refused(Step::Register(objects).function(), status)));
+        self.failure = Some((now, Failure::Refused(Function::REGISTER, status)));
         self.proceed(now);
     }
 
@@ -202,6 +201,11 @@ impl Client {
             .wrapping_add(1_442_695_040_888_963_407);
         time * (750 + ((self.random >> 33) % 501) as u32) / 1_000
     }
+}
+
+/// Whether attributes show a node.
+fn names(shown: &[Attribute<'_>], name: &str) -> bool {
+    shown.iter().any(|one| one.tag == tag::NODE_NAME && one.text().as_deref() == Some(name))
 }
 
 /// The longest wait after a failure that trying again may cure, in seconds.

@@ -11,7 +11,7 @@ pub(super) enum Round {
     Nothing,
     /// All portals: with them a server that has lost everything is found out.
     Portals,
-    /// All portals, and the next of the targets.
+    /// All portals, and the next of the nodes.
     All,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Ledger {
     round: Round,
     /// What is to be checked in this round.
     checks: VecDeque<Object>,
-    /// The target that was checked last.
+    /// The node that was checked last.
     last: Option<String>,
 }
 
@@ -80,6 +80,7 @@ impl Ledger {
             self.stale.extend(portals);
         }
         self.refused.clear();
+        self.checks.clear();
         (self.wanted, self.callback, self.unfit) = (wanted, callback, unfit.len());
         (true, unfit.into_iter().next())
     }
@@ -201,6 +202,11 @@ impl Ledger {
         self.round = self.round.max(round);
     }
 
+    /// Whether a round has begun: it is ended before what it finds is registered.
+    pub(super) fn is_checking(&self) -> bool {
+        self.round == Round::Nothing && !self.checks.is_empty()
+    }
+
     /// The next object of the round.
     pub(super) fn next_check(&mut self) -> Option<Object> {
         match std::mem::replace(&mut self.round, Round::Nothing) {
@@ -208,9 +214,9 @@ impl Ledger {
             Round::Portals => self.checks = self.portals().collect(),
             Round::All => {
                 self.checks = self.portals().collect();
-                let targets = self.next_targets();
-                self.last = targets.last().and_then(Object::node).map(str::to_owned);
-                self.checks.extend(targets);
+                let nodes = self.next_nodes();
+                self.last = nodes.last().and_then(Object::node).map(str::to_owned);
+                self.checks.extend(nodes);
             }
         }
         self.checks.pop_front()
@@ -220,17 +226,17 @@ impl Ledger {
         self.has.iter().filter(|one| matches!(one, Object::Portal(_))).cloned()
     }
 
-    /// As many targets that all have had their turn after some rounds.
-    fn next_targets(&self) -> Vec<Object> {
-        let target = |one: &&Object| matches!(one, Object::Node { target: true, .. });
-        let targets: Vec<&Object> = self.has.iter().filter(target).collect();
-        let turn = targets.len().div_ceil(ROUNDS);
+    /// As many nodes that all have had their turn after some rounds.
+    fn next_nodes(&self) -> Vec<Object> {
+        let node = |one: &&Object| matches!(one, Object::Node { .. });
+        let nodes: Vec<&Object> = self.has.iter().filter(node).collect();
+        let turn = nodes.len().div_ceil(ROUNDS);
         let last = self.last.as_deref();
         let (before, behind): (Vec<&Object>, Vec<&Object>) =
-            targets.into_iter().partition(|target| target.node() <= last);
+            nodes.into_iter().partition(|node| node.node() <= last);
         behind.into_iter().chain(before).take(turn).cloned().collect()
     }
 }
 
-/// Rounds in which all targets are asked for: in two periods. One round that asks for all would be long.
+/// Rounds in which all nodes are asked for: in two periods. One round that asks for all would be long.
 const ROUNDS: usize = 6;

@@ -10,7 +10,7 @@
 //!
 //! What is asked next depends only on what the server has acknowledged: objects that it lacks are registered, objects
 //! that are no longer wanted are deregistered, events are registered for, and at the end the portals are asked for, and
-//! the targets in turn. So a server that has lost everything, a changed configuration and the first start are one case.
+//! the nodes in turn. So a server that has lost everything, a changed configuration and the first start are one case.
 
 mod answers;
 mod channel;
@@ -409,6 +409,9 @@ impl Client {
         if let Some(failure) = self.unusable() {
             return self.fail(now, failure);
         }
+        if self.ledger.is_checking() {
+            return self.check_next(now);
+        }
         self.ledger.try_again(now);
         let shared = Shared {
             entity: &self.settings.entity,
@@ -428,8 +431,13 @@ impl Client {
         if self.events == Events::NotAsked {
             return self.ask(now, Step::Events, request::events(source));
         }
+        self.check_next(now);
+    }
+
+    /// Checks the next object; when all are checked the registration is believed.
+    fn check_next(&mut self, now: Duration) {
         if let Some(object) = self.ledger.next_check() {
-            let payload = request::query(source, &object);
+            let payload = request::query(&self.settings.source, &object);
             return self.ask(now, Step::Check(object), payload);
         }
         self.failures = 0;

@@ -101,7 +101,7 @@ impl Server {
 
     /// What is registered. An entity is registered first and with an object, its members behind it, and groups behind
     /// their node (section 5.6.5.1).
-    fn register(&mut self, request: &Request) -> Status {
+    pub(super) fn register(&mut self, request: &Request) -> Status {
         const INVALID: Status = Status(3);
         let all = request.operating();
         let [(tag::ENTITY, entity), (2, _), (tag::PERIOD, _), rest @ ..] = &all[..] else {

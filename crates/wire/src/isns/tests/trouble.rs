@@ -22,8 +22,8 @@ fn requests_on_the_own_connection_are_answered() {
     assert_eq!(answer.payload[..4], [0; 4]);
     server.send(Function::STATE_CHANGE, 10, notification(Some(SOURCE), 0x88));
     assert_eq!(server.request().unwrap().message.function, Function::STATE_CHANGE.answer());
+    assert_eq!(server.register(&register), Status::SUCCESS);
     server.answer(&register, Status::SUCCESS, Writer::default());
-    server.portals.insert(portal(FIRST), 4_000);
     server.good();
     assert_eq!((server.phase(), server.due()), (Phase::Registered, seconds(100)));
     server.good();
@@ -98,6 +98,15 @@ fn lost_parts_are_found() {
     let registers = server.seen.iter().filter(|one| one.message.function == Function::REGISTER);
     let again = registers.rev().take(8).all(|one| one.operating().len() == 3 + 2 + 6);
     assert!(again, "a target comes back alone");
+    let targets: fn(&mut Server) = |server| server.nodes.retain(|name| name == SOURCE);
+    for lose in [targets, |server| server.remove_node(SOURCE)] {
+        lose(&mut server);
+        for _ in 0..6 {
+            server.due();
+            server.good();
+        }
+        assert_eq!((server.nodes.len(), server.groups.len()), (9, 16), "all that a round finds");
+    }
 }
 
 /// A target that the server has and does not show, since it is in no domain of the gateway, is no failure.
@@ -105,11 +114,12 @@ fn lost_parts_are_found() {
 fn invisible_targets_are_no_failure() {
     let mut server = Server::new(objects(&[FIRST], &["t1"]));
     server.good();
-    let hidden = |request: &Request| match request.operating().first() {
-        Some((tag::NODE_NAME, _)) if request.message.function == Function::QUERY => {
-            Status::NO_SUCH_ENTRY
-        }
-        _ => Status::SUCCESS,
+    let name = target("t1").name;
+    let hidden = |request: &Request| {
+        let of_target =
+            request.message.payload.windows(name.len()).any(|text| text == name.as_bytes());
+        let hides = of_target && request.message.function == Function::QUERY;
+        if hides { Status::NO_SUCH_ENTRY } else { Status::SUCCESS }
     };
     for _ in 0..9 {
         assert_eq!(server.due(), seconds(100));
@@ -193,6 +203,24 @@ fn old_portals_are_taken_away() {
     server.answer(&query, Status::NO_SUCH_ENTRY, Writer::default());
     server.good();
     assert_eq!(Vec::from_iter(server.portals.clone()), [(portal(FIRST), 4_000)]);
+}
+
+/// A change during a check makes its answer worth nothing: it is no failure.
+#[test]
+fn changes_overtake_checks() {
+    let mut server = Server::new(objects(&[FIRST, SECOND], &["t1"]));
+    server.good();
+    server.due();
+    let query = server.request().unwrap();
+    let mut moved = objects(&[FIRST, SECOND], &["t1"]);
+    moved.callback = 4_001;
+    server.client.change(server.now, moved);
+    let shown = server.shown(&query);
+    server.answer(&query, Status::SUCCESS, shown);
+    server.good();
+    let view = server.client.view();
+    assert_eq!((view.phase, view.failure), (Phase::Registered, None));
+    assert!(server.portals.values().all(|port| *port == 4_001));
 }
 
 /// A server that is busy and says that the gateway was removed is not asked without a pause.
