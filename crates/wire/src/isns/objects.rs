@@ -55,14 +55,7 @@ pub enum Object {
 
 impl Ord for Object {
     fn cmp(&self, other: &Self) -> Ordering {
-        let place = |object: &Self| match object {
-            Self::Portal(portal) => (None, Some(*portal), None, false),
-            Self::Node { name, alias, target } => {
-                (Some(name.clone()), None, alias.clone(), *target)
-            }
-            Self::Group(name, portal) => (Some(name.clone()), Some(*portal), None, false),
-        };
-        place(self).cmp(&place(other))
+        self.place().cmp(&other.place())
     }
 }
 
@@ -84,6 +77,15 @@ pub(super) struct Shared<'a> {
 }
 
 impl Object {
+    /// What its order is by.
+    fn place(&self) -> (Option<&str>, Option<SocketAddr>, Option<&str>, bool) {
+        match self {
+            Self::Portal(portal) => (None, Some(*portal), None, false),
+            Self::Node { name, alias, target } => (Some(name), None, alias.as_deref(), *target),
+            Self::Group(name, portal) => (Some(name), Some(*portal), None, false),
+        }
+    }
+
     /// All objects, in order.
     pub(super) fn all(objects: Objects, (source, alias): (&str, &str)) -> BTreeSet<Self> {
         let gateway =

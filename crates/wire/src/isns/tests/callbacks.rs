@@ -57,7 +57,7 @@ fn attributes_are_not_cut() {
 }
 
 fn own() -> Own {
-    let portals = vec![portal("192.0.2.1:3260")];
+    let portals = vec![portal("[::ffff:192.0.2.1]:3260")];
     Own { source: SOURCE.into(), entity: ENTITY.into(), portals }
 }
 

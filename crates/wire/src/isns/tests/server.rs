@@ -43,6 +43,8 @@ pub(super) struct Server {
     pub(super) groups: BTreeSet<(String, SocketAddr)>,
     /// The entity that it shows.
     pub(super) entity: &'static str,
+    /// The period that it shows.
+    pub(super) period: u32,
     /// Whether it keeps nothing of what it takes.
     pub(super) forgets: bool,
     pub(super) seen: Vec<Request>,
@@ -57,6 +59,7 @@ impl Server {
             nodes: BTreeSet::new(),
             groups: BTreeSet::new(),
             entity: ENTITY,
+            period: 300,
             forgets: false,
             seen: Vec::new(),
         };
@@ -178,7 +181,7 @@ impl Server {
         if let Some(portal) = attribute::portals(key).next() {
             if let Some(callback) = self.portals.get(&portal) {
                 writer.text(tag::ENTITY, self.entity);
-                writer.number(tag::PERIOD, 300);
+                writer.number(tag::PERIOD, self.period);
                 // Others are related, too.
                 super::show(&mut writer, portal_of_another(), 1);
                 super::show(&mut writer, portal, *callback);
