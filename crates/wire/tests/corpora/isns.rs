@@ -2,8 +2,8 @@
 //!
 //! An input is records: what happens, and a few bytes for it. A client is fed twice, with everything at once and byte by
 //! byte; both must do the same. What it writes is read when the input says so. It has at most one request outstanding,
-//! which fits one PDU; what waits to be read is bounded; it knows when it is due unless it has left; without a connection
-//! it has nothing to write.
+//! which fits one PDU; the bytes that it has to write are bounded; it knows when it is due unless it has left; without a
+//! connection it has nothing to write.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// The server reads so many bytes of the client, and of its callback.
+    /// The server reads up to `most` bytes of the client, and of its callback.
     fn read(&mut self, most: usize) {
         let output = self.client.output();
         let length = output.len().min(most);
