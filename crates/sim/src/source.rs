@@ -68,7 +68,8 @@ impl Recorded {
         let Some((tenant, volume)) = self.devices.get(&record.device).copied().or(self.others)
         else {
             let message = format!("the plan has no volume for device {}", record.device);
-            return Err(self.reader.error(message));
+            let remedy = "add it to `devices`, or name a `volume` for all others";
+            return Err(self.reader.error(message).remedy(remedy));
         };
         let nanos = u128::from(record.time.as_nanos()) * 1_000 / u128::from(self.speed_permille);
         // Half the clock's range, so that nothing that is added to it overflows.

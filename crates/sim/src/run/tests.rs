@@ -332,7 +332,11 @@ fn a_trace_is_played() {
 fn a_bad_trace_ends_the_run() {
     for (name, line, expected) in [
         ("bad.csv", "5,R,7,0,x", ":3:9: `size` is `x`; expected a whole number"),
-        ("device.csv", "5,R,8,0,1", ":3: the plan has no volume for device 8"),
+        (
+            "device.csv",
+            "5,R,8,0,1",
+            ":3: the plan has no volume for device 8; add it to `devices`, or name a `volume` for all others",
+        ),
     ] {
         let plan = playing(name, &format!("time_ns,op,dev,offset,size\n0,R,7,0,512\n{line}\n"));
         let error = run(&plan, |_| ()).unwrap_err();

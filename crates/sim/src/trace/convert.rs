@@ -16,8 +16,8 @@ pub struct Conversion {
     pub times_rounded: u64,
     /// Requests without a response time because their completion was not waited for to the end.
     pub responses_missed: u64,
-    /// Notices that were left out, because the new format holds none, or more than 1 MiB of them came before
-    /// a request.
+    /// Notices that were left out: the new format holds none, more than 1 MiB of them stood between two requests,
+    /// or more than 64 MiB waited for their requests.
     pub notices_lost: u64,
 }
 
@@ -30,6 +30,9 @@ impl Conversion {
             || self.notices_lost > 0
     }
 }
+
+/// Most bytes of notices before the header, which must be in the first 64 KiB to be found.
+const BEFORE_HEADER: usize = 1 << 15;
 
 /// Bytes that are gathered before they are written.
 const BUFFER: usize = 1 << 16;
@@ -55,7 +58,9 @@ pub fn convert(
     let mut text = String::with_capacity(BUFFER + 256);
     let mut next = reader.read()?;
     done.notices_lost += notices(&mut reader, writer, &mut text);
-    text.push_str(writer.header);
+    let ends = text.match_indices('\n').map(|(end, _)| end + 1);
+    let before = ends.take_while(|&end| end <= BEFORE_HEADER).last().unwrap_or(0);
+    text.insert_str(before, writer.header);
     while let Some(record) = next {
         let number = record.device.to_string();
         let name = reader.device_name(record.device).unwrap_or(&number);
@@ -66,7 +71,7 @@ pub fn convert(
                 done.responses_lost += u64::from(record.response.is_some());
             }
             Err(Loss::Response) if lossy => done.responses_lost += 1,
-            Err(loss) => return Err(reader.error(refusal(loss, to, name))),
+            Err(loss) => return Err(refusal(&reader, loss, to, name)),
         }
         text.push('\n');
         done.requests += 1;
@@ -99,21 +104,24 @@ fn flush(text: &mut String, out: &mut dyn Sink, reader: &Reader) -> Result<(), E
     let written = out.write_all(text.as_bytes());
     text.clear();
     written.map_err(|error: io::Error| {
-        Problem::new(0, format!("the new trace cannot be written: {error}")).at(&reader.path, 0)
+        let problem = Problem::new(0, format!("the new trace cannot be written: {error}"));
+        problem.remedy("write it where there is space").at(&reader.path, 0)
     })
 }
 
-fn refusal(loss: Loss, to: Format, device: &str) -> String {
-    match loss {
+fn refusal(reader: &Reader, loss: Loss, to: Format, device: &str) -> Error {
+    let (message, remedy) = match loss {
         Loss::Time => {
-            format!("the time is finer than the unit of {to}; --lossy rounds it down")
+            (format!("the time is finer than the unit of {to}"), "--lossy rounds it down")
         }
         Loss::Response => {
-            format!("the request has a response time and {to} has none; --lossy drops it")
+            (format!("the request has a response time and {to} has none"), "--lossy drops it")
         }
-        Loss::Address => {
-            format!("the offset or size is no multiple of 512 bytes, which {to} needs")
-        }
-        Loss::Device => format!("{to} cannot hold the device `{device}`: --to weir can"),
-    }
+        Loss::Address => (
+            format!("the offset or size is no multiple of 512 bytes, which {to} needs"),
+            "--to weir can hold it",
+        ),
+        Loss::Device => (format!("{to} cannot hold the device `{device}`"), "--to weir can"),
+    };
+    reader.error(message).remedy(remedy)
 }

@@ -1,6 +1,6 @@
 //! What a format of traces declares, and how its bytes become records.
 
-use super::input::Input;
+use super::input::{HEAD, Input};
 use super::names::Names;
 use super::units::{AddressUnit, Event, TimeUnit, Wait};
 use super::{Problem, Record};
@@ -57,7 +57,7 @@ pub(super) struct Writer {
     /// Appends a record, without the end of the line; the name is the device's. What it cannot hold is
     /// a loss.
     pub(super) line: fn(&Record, &str, &mut String) -> Result<(), Loss>,
-    /// Whether lines that begin with `#` may stand before the header.
+    /// Whether lines that begin with `#` may stand anywhere.
     pub(super) notices: bool,
 }
 
@@ -118,6 +118,11 @@ pub(super) trait LineParser {
 pub(super) trait BinaryParser {
     /// The next item, or `None` at the end of the file.
     fn next(&mut self, input: &mut Input) -> Result<Option<Item>, Problem>;
+
+    /// What sorts a file by time.
+    fn sort(&self) -> &'static str {
+        "sort its records by time"
+    }
 }
 
 /// What a line or a binary record is.
@@ -152,6 +157,8 @@ impl Item {
 pub(super) struct Head<'a> {
     /// At most 64 KiB.
     pub(super) bytes: &'a [u8],
+    /// It is text, of which a character may be cut at the end.
+    pub(super) text: bool,
     /// Its whole lines that are neither blank nor notices, if it is text.
     pub(super) lines: Vec<&'a str>,
 }
@@ -159,14 +166,20 @@ pub(super) struct Head<'a> {
 impl<'a> Head<'a> {
     /// Of these bytes.
     pub(super) fn of(bytes: &'a [u8]) -> Self {
-        // A character may be cut at the end.
-        let text = match std::str::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        let (mut text, valid) = match std::str::from_utf8(bytes) {
+            Ok(text) => (text, true),
+            Err(error) => {
+                let text = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+                (text, error.error_len().is_none())
+            }
         };
+        if valid && bytes.len() >= HEAD {
+            // The last line is cut.
+            text = text.rfind('\n').map_or("", |end| &text[..end]);
+        }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-        Self { bytes, lines: lines.collect() }
+        Self { bytes, text: valid, lines: lines.collect() }
     }
 
     /// The first line.

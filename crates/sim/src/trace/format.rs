@@ -83,16 +83,16 @@ impl Format {
                 }
                 let _ = write!(
                     message,
-                    "; expected the header `{}`, or a format of {}; --format names one",
+                    "; expected the header `{}`, or a format of {}",
                     formats::weir::HEADER,
                     Self::NAMES.join(", ")
                 );
-                Err(Problem::new(1, message))
+                Err(Problem::new(1, message).remedy("--format names one"))
             }
             _ => {
                 let names: Vec<_> = fits.iter().map(|format| format.as_str()).collect();
-                let message = format!("this may be {}: say --format", names.join(" or "));
-                Err(Problem::new(1, message))
+                let problem = Problem::new(1, format!("this may be {}", names.join(" or ")));
+                Err(problem.remedy("say which: --format"))
             }
         }
     }
@@ -159,7 +159,7 @@ impl Options {
         let (option, reason) = refused;
         let message =
             format!("the file is of the format {name}, which does not use {option}: {reason}");
-        Err(Problem::new(0, message))
+        Err(Problem::new(0, message).remedy(format!("leave {option} out")))
     }
 }
 

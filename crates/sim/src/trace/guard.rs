@@ -102,8 +102,8 @@ fn times(definition: &Definition, records: &[Record]) -> Result<Option<String>, 
         let _ = write!(message, "; {}", reading.text());
     }
     let first = usual.first().map_or(own, |reading| reading.unit);
-    let _ = write!(message, "; say which: --time-unit {first}");
-    Err(Problem::new(definition.time_column, message))
+    let problem = Problem::new(definition.time_column, message);
+    Err(problem.remedy(format!("say which: --time-unit {first}")))
 }
 
 fn addresses(definition: &Definition, records: &[Record]) -> Result<(), Problem> {
@@ -141,15 +141,13 @@ fn addresses(definition: &Definition, records: &[Record]) -> Result<(), Problem>
     if what.is_empty() {
         return Ok(());
     }
-    let message = format!(
-        "of the first {} requests, {}; say which they are: --address {},{} (offset, size), \
-         or {},{} as the format has it",
-        records.len(),
-        what.join(", and "),
+    let message = format!("of the first {} requests, {}", records.len(), what.join(", and "));
+    let remedy = format!(
+        "say which they are: --address {},{} (offset, size), or {},{} as the format has it",
         named[0].as_str(),
         named[1].as_str(),
         definition.address.0.as_str(),
         definition.address.1.as_str(),
     );
-    Err(Problem::new(0, message))
+    Err(Problem::new(0, message).remedy(remedy))
 }

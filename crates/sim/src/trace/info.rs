@@ -49,8 +49,8 @@ pub struct Info {
     pub remark: Option<String>,
     /// What is neither read nor write, and how often: it is skipped.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// A digest of the time since the first request, operation, device, offset and size of each request, as 16 hexadecimal
-    /// digits. Two files of the same requests have the same, whatever their formats.
+    /// A digest of the time since the first request, operation, device, offset and size of each request, as 16
+    /// hexadecimal digits. Two files of the same requests have the same, whatever their formats.
     pub digest: String,
     /// Its devices, by number.
     pub devices: Vec<DeviceInfo>,

@@ -5,7 +5,7 @@ use flate2::read::MultiGzDecoder;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 /// The longest line in bytes. No format comes near it; what is longer is not a trace.
-const MAX_LINE: usize = 4_096;
+pub(super) const MAX_LINE: usize = 4_096;
 
 /// Bytes from which a format is found.
 pub(super) const HEAD: usize = 1 << 16;
@@ -39,11 +39,11 @@ impl Input {
         let (start, source) = ahead(source, 6)?;
         if let Some((_, name, command)) = OTHERS.iter().find(|(magic, ..)| start.starts_with(magic))
         {
-            let message = format!(
-                "is compressed with {name}, which is not read; decompress it first: \
-                 `{command} FILE > PLAIN`, or recompress it with zstd"
+            let remedy = format!(
+                "decompress it first: `{command} FILE > PLAIN`, or recompress it with zstd"
             );
-            return Err(Problem::new(0, message));
+            let problem = Problem::new(0, format!("is compressed with {name}, which is not read"));
+            return Err(problem.remedy(remedy));
         }
         let source: Box<dyn Read> = if start.starts_with(&ZSTD) {
             Box::new(zstd::Decoder::new(source).map_err(|error| unreadable(&error))?)

@@ -1,7 +1,8 @@
 //! Block traces: readers of recorded requests with their times.
 //!
-//! A [`Reader`] gives one [`Record`] after the other and holds at most the first 100,000 of them, by which
-//! units are checked, and those of a second, which are sorted: a trace may be larger than memory.
+//! A [`Reader`] gives one [`Record`] after the other. It holds at most the first 100,000 of them, by which units
+//! are checked, 65,536 of the last second, which are sorted (of the last minute, where completions follow), and
+//! 64 MiB of notices: a trace may be larger than memory.
 //! Files may be compressed with zstd or gzip. Whatever is wrong with a file is an [`Error`] that says where
 //! and what was expected.
 
@@ -21,15 +22,16 @@ mod units;
 pub use convert::{Conversion, convert};
 pub use format::{Format, Options};
 pub use info::{DeviceInfo, Info, info};
+pub use order::MOST as MOST_SORTED;
 pub use units::{AddressUnit, Event, TimeUnit, Wait};
 
 use define::{Definition, Head, Item, Parser, Settings};
 use input::Input;
 use names::Names;
 use notices::Notices;
-use order::{Order, Placed};
+use order::{After, Late, Order, Placed};
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use weir_flow::clock::Duration;
@@ -43,7 +45,7 @@ pub struct Record {
     pub time: Duration,
     /// [`Op::Read`] or [`Op::Write`].
     pub op: Op,
-    /// The device's number in the file, or in order of appearance where the file has names.
+    /// The device's number in the file, or in order of the first requests by time where the file has names.
     pub device: u32,
     /// Bytes of the device; never empty, its end fits 64 bits.
     pub extent: Extent,
@@ -51,7 +53,7 @@ pub struct Record {
     pub response: Option<Duration>,
 }
 
-/// What is wrong with a trace, and where. Shown as `FILE:LINE:COLUMN: message`.
+/// What is wrong with a trace, and where. Shown as `FILE:LINE:COLUMN: message; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The file.
@@ -62,18 +64,30 @@ pub struct Error {
     pub column: u64,
     /// What is wrong and what was expected.
     pub message: String,
+    /// What to do, where that is not to correct the line or to name another file.
+    pub remedy: Option<String>,
+}
+
+impl Error {
+    /// Where and what the problem is, without the remedy.
+    pub fn problem(&self) -> String {
+        let place = |number| if number > 0 { format!(":{number}") } else { String::new() };
+        let (line, column) = (place(self.line), place(self.column));
+        format!("{}{line}{column}: {}", self.path.display(), self.message)
+    }
+
+    /// With what to do.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        if self.line > 0 {
-            write!(f, ":{}", self.line)?;
-        }
-        if self.column > 0 {
-            write!(f, ":{}", self.column)?;
-        }
-        write!(f, ": {}", self.message)
+        f.write_str(&self.problem())?;
+        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
 
@@ -85,15 +99,23 @@ struct Problem {
     /// Byte within the line, counted from 1; 0 for the whole line.
     column: u64,
     message: String,
+    /// What to do, where that is not to correct the line.
+    remedy: Option<String>,
 }
 
 impl Problem {
     fn new(column: u64, message: impl Into<String>) -> Self {
-        Self { column, message: message.into() }
+        Self { column, message: message.into(), remedy: None }
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
     }
 
     fn at(self, path: &Path, line: u64) -> Error {
-        Error { path: path.to_owned(), line, column: self.column, message: self.message }
+        let Self { column, message, remedy } = self;
+        Error { path: path.to_owned(), line, column, message, remedy }
     }
 }
 
@@ -113,7 +135,11 @@ pub struct Reader {
     ended: bool,
     /// The line of the request that was given last.
     line: u64,
+    /// Where the last item of a binary file begins, in bytes.
+    start: u64,
     notices: Notices,
+    /// Notices of the lines before this one are due.
+    due: u64,
     /// What the check of units found worth knowing.
     remark: Option<String>,
     skipped: BTreeMap<&'static str, u64>,
@@ -159,7 +185,9 @@ impl Reader {
             zero: definition.canonical.then_some(Duration::ZERO),
             ended: false,
             line: 0,
+            start: 0,
             notices: Notices::default(),
+            due: 0,
             remark: None,
             skipped: BTreeMap::new(),
         };
@@ -172,13 +200,14 @@ impl Reader {
         self.format
     }
 
-    /// The notices, lines that begin with `#` and texts before the data, that have been met since the
-    /// last call. 1 MiB of them waits for this call.
+    /// The notices, lines that begin with `#` and texts before the data, that stand before the request that was
+    /// given last and have not been taken; at the end of the file, all others.
     pub fn take_notices(&mut self) -> Vec<String> {
-        self.notices.take()
+        self.notices.take(self.due)
     }
 
-    /// How many notices were dropped, because too many came between two calls.
+    /// How many notices were dropped: more than 1 MiB stood between two requests, or more than 64 MiB waited
+    /// for their requests.
     pub const fn notices_dropped(&self) -> u64 {
         self.notices.dropped()
     }
@@ -219,9 +248,17 @@ impl Reader {
             Some(placed) => Some(placed),
             None => self.advance().map_err(|problem| self.at(problem))?,
         };
-        let Some(Placed { record, line }) = placed else { return Ok(None) };
-        self.line = line;
+        let Some(Placed { record, at }) = placed else {
+            self.due = u64::MAX;
+            return Ok(None);
+        };
+        self.due = self.due.max(at);
+        self.line = if self.binary() { 0 } else { at };
         Ok(Some(record))
+    }
+
+    const fn binary(&self) -> bool {
+        matches!(self.parser, Parser::Binary(_))
     }
 
     fn at(&self, problem: Problem) -> Error {
@@ -231,14 +268,13 @@ impl Reader {
     fn find(input: &Input) -> Result<Format, (Problem, u64)> {
         let head = Head::of(input.head());
         Format::of(&head).map_err(|problem| {
-            if head.lines.is_empty() && std::str::from_utf8(head.bytes).is_ok() {
+            if head.lines.is_empty() && head.text {
                 let lines = lines_of(head.bytes);
-                let message = if head.bytes.len() < input::HEAD {
-                    "the file has no requests and no header"
-                } else {
-                    "the first 64 KiB have no request and no header: --format names the format"
-                };
-                return (Problem::new(0, message), lines);
+                if head.bytes.len() < input::HEAD {
+                    return (Problem::new(0, "the file has no requests and no header"), lines);
+                }
+                let problem = Problem::new(0, "the first 64 KiB have no request and no header");
+                return (problem.remedy("name the format with --format"), lines);
             }
             let start = head.first().as_ptr().addr().saturating_sub(head.bytes.as_ptr().addr());
             let before = head.bytes.get(..start).unwrap_or_default();
@@ -262,19 +298,18 @@ impl Reader {
             let skipped: Vec<_> =
                 self.skipped.iter().map(|(what, count)| format!("{count} {what}")).collect();
             let message = format!(
-                "the file has no read and no write of its format {}; skipped: {}{}",
+                "the file has no read and no write of its format {}; skipped: {}",
                 self.format,
-                skipped.join(", "),
-                if definition.completions {
-                    "; --event Q or D says what an arrival is"
-                } else {
-                    ""
-                }
+                skipped.join(", ")
             );
-            return Err(Problem::new(0, message).at(&self.path, 0));
+            let mut problem = Problem::new(0, message);
+            if definition.completions {
+                problem = problem.remedy("--event Q or D says what an arrival is");
+            }
+            return Err(problem.at(&self.path, 0));
         }
         let records: Vec<Record> = self.ahead.iter().map(|placed| placed.record).collect();
-        let line = self.ahead.front().map_or(0, |placed| placed.line);
+        let line = self.ahead.front().filter(|_| !self.binary()).map_or(0, |placed| placed.at);
         let found = guard::judge(definition, options, &records);
         if let Some(notice) = found.map_err(|problem| problem.at(&self.path, line))? {
             self.remark = Some(notice);
@@ -289,6 +324,7 @@ impl Reader {
             if let Some(mut placed) = self.order.pop(at_once) {
                 let zero = *self.zero.get_or_insert(placed.record.time);
                 placed.record.time -= zero;
+                placed.record.device = self.names.leaves(placed.record.device);
                 return Ok(Some(placed));
             }
             if self.ended {
@@ -302,8 +338,13 @@ impl Reader {
                 }
                 Some(Item::Skipped(what)) => *self.skipped.entry(what).or_default() += 1,
                 Some(Item::Notice) => {
-                    let text = format!("# {}", self.input.text()?.trim_end());
-                    self.notices.keep(text);
+                    let mut rest = self.input.text()?.trim_end();
+                    while !rest.is_empty() {
+                        // With its mark, a line must not become too long to be read again.
+                        let end = rest.floor_char_boundary(input::MAX_LINE - MARK.len());
+                        self.notices.keep(self.input.number(), format!("{MARK}{}", &rest[..end]));
+                        rest = &rest[end..];
+                    }
                 }
                 Some(Item::Nothing) => {}
             }
@@ -311,32 +352,42 @@ impl Reader {
     }
 
     fn take(&mut self, record: Record) -> Result<(), Problem> {
-        let line = self.input.number();
-        let pushed = self.order.push(Placed { record, line });
+        let at = if self.binary() { self.start } else { self.input.number() };
+        self.notices.request();
+        self.order.push(Placed { record, at }).map_err(|late| self.late(late, at))
+    }
+
+    /// A request that is too late to be sorted.
+    fn late(&self, late: Late, at: u64) -> Problem {
         let definition = self.format.definition();
-        pushed.map_err(|late| {
-            let rule = if definition.canonical {
-                "requests must be sorted by time".to_owned()
-            } else if late.crowded {
-                format!(
-                    "more than {} requests lie between, and no more than that are sorted: sort the \
-                     file by time",
-                    order::MOST
-                )
-            } else {
-                let slack = order::SLACK;
-                format!("requests must be sorted by time, or out of order by at most {slack}")
-            };
-            let back = late.back;
-            let message = format!("the time is {back} before that of the request above; {rule}");
-            Problem::new(definition.time_column, message)
-        })
+        let (what, this, sort) = match &self.parser {
+            Parser::Binary(parser) => {
+                ("the record at byte", format!(" of the record at byte {at}"), parser.sort())
+            }
+            Parser::Lines(_) => ("line", String::new(), "sort the file by time"),
+        };
+        let After { by, at } = late.newest;
+        let mut message = format!("the time{this} is {by} before that of {what} {at}");
+        if let Some(After { by, at }) = late.left.filter(|_| !definition.canonical) {
+            let _ = write!(
+                message,
+                ", and {by} before that of {what} {at}, which left because more than {} requests \
+                 waited to be sorted",
+                order::MOST
+            );
+        } else if !definition.canonical {
+            let _ = write!(message, "; at most {} is sorted", order::SLACK);
+        }
+        Problem::new(definition.time_column, message).remedy(sort)
     }
 
     /// The next line or binary record.
     fn item(&mut self) -> Result<Option<Item>, Problem> {
         match &mut self.parser {
-            Parser::Binary(parser) => parser.next(&mut self.input),
+            Parser::Binary(parser) => {
+                self.start = self.input.bytes();
+                parser.next(&mut self.input)
+            }
             Parser::Lines(parser) => {
                 if !self.input.advance()? {
                     return Ok(None);
@@ -347,7 +398,7 @@ impl Reader {
                 }
                 if line.starts_with('#') {
                     let notice = line.to_owned();
-                    self.notices.keep(notice);
+                    self.notices.keep(self.input.number(), notice);
                     return Ok(Some(Item::Nothing));
                 }
                 parser.line(line, &mut self.names).map(Some)
@@ -355,6 +406,9 @@ impl Reader {
         }
     }
 }
+
+/// What stands before a notice that is a text.
+const MARK: &str = "# ";
 
 /// How many lines end in these bytes.
 fn lines_of(bytes: &[u8]) -> u64 {

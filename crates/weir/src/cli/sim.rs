@@ -9,6 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Color, print, print_json};
 use clap::Args;
 use serde_json::json;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use weir_sim::plan::Plan;
@@ -96,11 +97,12 @@ pub(super) fn failure(error: &RunError) -> Failure {
 
 /// A trace that cannot be read: its message names file, line and column.
 pub(super) fn trace_failure(error: &weir_sim::trace::Error) -> Failure {
-    let help = match error.line {
-        0 => {
-            "name a readable trace, plain or compressed with zstd or gzip: `weir trace info --help`"
-        }
-        _ => "correct this line; `weir trace info FILE` checks the whole file",
+    let help = match (&error.remedy, error.line) {
+        (Some(remedy), _) => Cow::Owned(remedy.clone()),
+        (None, 0) => Cow::Borrowed(
+            "name a readable trace, plain or compressed with zstd or gzip: `weir trace info --help`",
+        ),
+        _ => Cow::Borrowed("correct this line; `weir trace info FILE` checks the whole file"),
     };
-    Failure::new(Exit::Invalid, error.to_string(), help)
+    Failure::new(Exit::Invalid, error.problem(), help)
 }

@@ -14,7 +14,9 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use weir_flow::units::ByteCount;
-use weir_sim::trace::{self, AddressUnit, Event, Format, Info, Options, Reader, TimeUnit, Wait};
+use weir_sim::trace::{
+    self, AddressUnit, Event, Format, Info, MOST_SORTED, Options, Reader, TimeUnit, Wait,
+};
 
 /// Describe and convert traces of block I/O, and predict their cache misses
 #[derive(Debug, Args)]
@@ -50,17 +52,20 @@ pub(super) struct Reading {
     /// Format of the trace; the default is to find it from the content
     #[arg(long, value_parser = format)]
     format: Option<Format>,
-    /// Unit of its times: ns, us, ms or s; the default is that of the format, and is checked
+    /// Unit of its times: ns, us, ms or s; the default is that of the format, and is checked. Refused for weir and
+    /// iolog2
     #[arg(long, value_name = "UNIT", value_parser = time_unit)]
     time_unit: Option<TimeUnit>,
     /// Unit of its offsets and sizes, `bytes` or `sectors` (of 512 bytes), or two such as `bytes,sectors`; the
-    /// default is that of the format, and is checked
+    /// default is that of the format, and is checked. Refused for weir
     #[arg(long, value_name = "UNIT", value_parser = address)]
     address: Option<(AddressUnit, AddressUnit)>,
-    /// What `wait` is in a fio iolog of version 2: `us-relative` (fio's manual) or `ms-absolute` (fio's code)
+    /// What `wait` is in a fio iolog of version 2: `us-relative` (fio's manual) or `ms-absolute` (fio's code). Refused
+    /// for all but iolog2
     #[arg(long, value_name = "MEANING", value_parser = wait)]
     wait: Option<Wait>,
-    /// The event that is an arrival in blkparse and blktrace: `D` (issued, the default) or `Q` (queued)
+    /// The event that is an arrival in blkparse and blktrace: `D` (issued, the default) or `Q` (queued). Refused for
+    /// all others
     #[arg(long, value_parser = event)]
     event: Option<Event>,
 }
@@ -153,9 +158,10 @@ fn missed(requests: u64) -> String {
     if requests == 0 {
         return String::new();
     }
+    let (noun, them) = if requests == 1 { ("request", "it") } else { ("requests", "them") };
     format!(
-        "  {requests} requests had no completion within the 65536 requests after them; later ones were \
-         not looked for\n"
+        "  {requests} {noun} had no completion within the {MOST_SORTED} requests after {them}; later ones \
+         were not looked for\n"
     )
 }
 
@@ -199,7 +205,8 @@ fn text(file: &Path, info: &Info) -> String {
         let _ = writeln!(text, "  {}", notice.replace(char::is_control, " "));
     }
     if info.more_notices > 0 {
-        let _ = writeln!(text, "  and {} more lines of notices", info.more_notices);
+        let lines = if info.more_notices == 1 { "line" } else { "lines" };
+        let _ = writeln!(text, "  and {} more {lines} of notices", info.more_notices);
     }
     let columns =
         [("device", Align::Right), ("requests", Align::Right), ("bytes up to", Align::Right)];

@@ -43,4 +43,5 @@ mod serve_unavailable;
 mod serve_updates;
 mod serve_upstream;
 mod support;
+mod traces;
 mod what_if;

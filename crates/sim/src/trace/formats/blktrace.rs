@@ -192,6 +192,10 @@ impl BinaryParser for Records {
         }
         shape.item(&record, self.settings, &what).map(Some)
     }
+
+    fn sort(&self) -> &'static str {
+        "sort it with blkparse, and read its text"
+    }
 }
 
 fn no_magic(what: &str) -> Problem {
@@ -218,12 +222,10 @@ fn merged(input: &mut Input, settings: Settings) -> Result<VecDeque<Item>, Probl
         })?;
         total = total.saturating_add(size);
         if total > MOST {
-            let message = format!(
-                "the tar holds more than {} MiB, which are merged in memory; extract it, merge it \
-                 with blkparse, and read its text",
-                MOST >> 20
-            );
-            return Err(Problem::new(0, message));
+            let message =
+                format!("the tar holds more than {} MiB, which are merged in memory", MOST >> 20);
+            let remedy = "extract it, merge it with blkparse, and read its text";
+            return Err(Problem::new(0, message).remedy(remedy));
         }
         let mut content = Vec::new();
         while content.len() < size {

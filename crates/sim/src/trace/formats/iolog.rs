@@ -70,9 +70,9 @@ impl Log {
             Some(Wait::Relative) => (TimeUnit::Microseconds, self.waited),
             Some(Wait::Absolute) => (TimeUnit::Milliseconds, 0),
             None => {
-                return Err(field.expected(
-                    "that it is said what `wait` means: --wait us-relative (fio's manual) or \
-                     --wait ms-absolute (fio's code)",
+                let problem = field.expected("that it is said what `wait` means");
+                return Err(problem.remedy(
+                    "--wait us-relative (fio's manual) or --wait ms-absolute (fio's code)",
                 ));
             }
         };

@@ -14,10 +14,10 @@ use weir_sim::trace::{Conversion, Format, convert};
 
 /// Write a trace in Weir's CSV or another format
 ///
-/// Times are sorted and begin at zero, where a trace in Weir's CSV does not say otherwise. Without OUT the trace is written to standard output, where it can be
-/// compressed: `weir trace convert IN | zstd > OUT.csv.zst`. What the new format cannot hold is refused, with the
-/// line; --lossy drops response times and rounds times down, and the loss is counted, on standard error if the trace
-/// goes to standard output.
+/// Times are sorted and begin at zero, where a trace in Weir's CSV does not say otherwise. Without OUT the trace is
+/// written to standard output, where it can be compressed: `weir trace convert IN | zstd > OUT.csv.zst`. What the
+/// new format cannot hold is refused, with the line; --lossy drops response times and rounds times down, and the
+/// loss is counted, on standard error if the trace goes to standard output.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Convert {
