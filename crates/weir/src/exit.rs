@@ -77,6 +77,15 @@ impl Failure {
         Self { exit: Exit::Unexpected, message: Message::Plain(message.into(), None) }
     }
 
+    /// The same failure, with what it means for something else.
+    pub(crate) fn and(mut self, more: &str) -> Self {
+        if let Message::Plain(message, _) = &mut self.message {
+            message.push_str("; ");
+            message.push_str(more);
+        }
+        self
+    }
+
     /// A file that could not be read at all.
     pub(crate) const fn unreadable(diagnostic: Box<Diagnostic>) -> Self {
         Self { exit: Exit::Invalid, message: Message::Unreadable(diagnostic) }

@@ -2,14 +2,13 @@
 
 use super::ask::Ask;
 use super::reload::text;
+use super::successor::Successor;
 use crate::config::redact::has_secret;
 use crate::config::source::Source;
 use crate::exit::{Exit, Failure};
 use crate::output::print;
 use clap::Args;
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use weir_serve::operator::{Answer, Request, Verdict};
 
@@ -54,11 +53,16 @@ impl Apply {
             return Err(Failure::new(Exit::Usage, message, "start it with one: weir serve CONFIG"));
         };
         let successor = Successor::prepare(Path::new(&file), &source.text)?;
-        let exit = self.ask.ask(self.request(&source, false), |answer| match answer {
+        let reply = self.ask.reply(self.request(&source, false));
+        let reply = reply.map_err(|failure| failure.and(&format!("{file} was not replaced")))?;
+        // It is in force now: the file is replaced whatever becomes of the output.
+        let saved = matches!(reply.answer, Answer::Reloaded(_)).then(|| successor.replace());
+        let shown = self.ask.show(reply, |answer| match answer {
             Answer::Reloaded(verdict) => Some(text(verdict)),
             _ => None,
-        })?;
-        let old = successor.replace()?;
+        });
+        let Some(old) = saved.transpose()? else { return shown };
+        let exit = shown?;
         if !self.ask.is_json() {
             print(&format!("saved as {file}; what it was is in {}\n", old.display()))?;
         }
@@ -95,7 +99,7 @@ fn temporary(verdict: &Verdict) -> String {
 }
 
 /// Refuses a file with a secret that other users may access.
-fn refuse_exposed(path: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn refuse_exposed(path: &Path, text: &str) -> Result<(), Failure> {
     let mode = path.metadata().map_or(0, |metadata| metadata.permissions().mode() & 0o777);
     if mode & OTHERS == 0 || !has_secret(text) {
         return Ok(());
@@ -106,76 +110,6 @@ fn refuse_exposed(path: &Path, text: &str) -> Result<(), Failure> {
     );
     let help = format!("remove their permissions: chmod go= '{path}'");
     Err(Failure::new(Exit::Invalid, message, help))
-}
-
-/// A file that shall replace another one; it is removed unless it does.
-struct Successor {
-    new: PathBuf,
-    file: PathBuf,
-}
-
-impl Successor {
-    /// Writes it beside the other one, with its owner and its mode.
-    fn prepare(file: &Path, text: &str) -> Result<Self, Failure> {
-        refuse_exposed(file, text)?;
-        let failed = |error: io::Error| {
-            let message = format!("cannot replace {}: {error}", file.display());
-            let help = "nothing was changed: run it on the machine of the gateway, as a user that may write there";
-            Failure::new(Exit::Unavailable, message, help)
-        };
-        // A link stays one.
-        let file = file.canonicalize().map_err(failed)?;
-        let old = file.metadata().map_err(failed)?;
-        let successor = Self { new: beside(&file, ".new"), file };
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        // One that was interrupted has left it.
-        let _ = std::fs::remove_file(&successor.new);
-        let mut new = options.open(&successor.new).map_err(failed)?;
-        let mut write = || {
-            let made = new.metadata()?;
-            if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
-                fchown(&new, Some(old.uid()), Some(old.gid()))?;
-            }
-            new.set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
-            new.write_all(text.as_bytes())?;
-            new.sync_all()
-        };
-        write().map_err(failed)?;
-        Ok(successor)
-    }
-
-    /// Replaces the other one; where that is now.
-    fn replace(self) -> Result<PathBuf, Failure> {
-        let old = beside(&self.file, ".bak");
-        let replace = || {
-            let _ = std::fs::remove_file(&old);
-            std::fs::hard_link(&self.file, &old)?;
-            std::fs::rename(&self.new, &self.file)?;
-            File::open(self.file.parent().unwrap_or(Path::new("/")))?.sync_all()
-        };
-        replace().map_err(|error| {
-            let file = self.file.display();
-            let message =
-                format!("the configuration is in force, but {file} could not be replaced: {error}");
-            Failure::new(Exit::Unexpected, message, "replace it, or a restart reads what it is now")
-        })?;
-        Ok(old)
-    }
-}
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        // When it has replaced the other one it is not there.
-        let _ = std::fs::remove_file(&self.new);
-    }
-}
-
-/// A path with this behind its name.
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
 }
 
 /// The permissions of the group and of all other users.

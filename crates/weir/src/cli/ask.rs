@@ -23,6 +23,12 @@ pub(super) struct Ask {
     json: bool,
 }
 
+/// An answer of the gateway, and its line.
+pub(super) struct Reply {
+    line: String,
+    pub(super) answer: Answer,
+}
+
 impl Ask {
     /// Sends a request and prints the answer: as JSON, or as `text` formats it.
     pub(super) fn ask(
@@ -30,15 +36,22 @@ impl Ask {
         request: Request,
         text: impl FnOnce(&Answer) -> Option<String>,
     ) -> Result<Exit, Failure> {
-        let (line, answer) = self.exchange(request)?;
-        if self.json {
-            print(&line)?;
-        }
-        if let Answer::Error(problem) = answer {
+        self.show(self.reply(request)?, text)
+    }
+
+    /// Prints an answer.
+    pub(super) fn show(
+        &self,
+        reply: Reply,
+        text: impl FnOnce(&Answer) -> Option<String>,
+    ) -> Result<Exit, Failure> {
+        let printed = if self.json { print(&reply.line) } else { Ok(()) };
+        if let Answer::Error(problem) = reply.answer {
             return Err(refused(problem));
         }
+        printed?;
         if !self.json {
-            let Some(text) = text(&answer) else {
+            let Some(text) = text(&reply.answer) else {
                 return Err(Failure::unexpected(
                     "the gateway answered a different request".to_owned(),
                 ));
@@ -55,15 +68,20 @@ impl Ask {
 
     /// Sends a request and prints nothing.
     pub(super) fn question(&self, request: Request) -> Result<Answer, Failure> {
-        match self.exchange(request)?.1 {
+        match self.reply(request)?.answer {
             Answer::Error(problem) => Err(refused(problem)),
             answer => Ok(answer),
         }
     }
 
-    fn exchange(&self, request: Request) -> Result<(String, Answer), Failure> {
+    /// Sends a request, and prints nothing, not even a refusal.
+    pub(super) fn reply(&self, request: Request) -> Result<Reply, Failure> {
         let (stream, socket) = self.connect()?;
-        let line = exchange(stream, request).map_err(|error| silent(&socket, &error))?;
+        let changes = matches!(
+            request,
+            Request::Reload { dry_run: false, .. } | Request::Apply { dry_run: false, .. }
+        );
+        let line = exchange(stream, request).map_err(|error| silent(&socket, &error, changes))?;
         let answer = read(&line).map_err(|problem| {
             let message = format!(
                 "{} gave an answer that this program does not understand: {problem}",
@@ -75,7 +93,7 @@ impl Ask {
                 "use the release of `weir` that the gateway runs",
             )
         })?;
-        Ok((line, answer))
+        Ok(Reply { line, answer })
     }
 
     /// Connects to the first socket on which a process listens.
@@ -147,7 +165,8 @@ fn read(line: &str) -> Result<Answer, String> {
     Ok(line.said)
 }
 
-fn silent(socket: &Path, error: &io::Error) -> Failure {
+/// There is no answer to a request, which may be one that changes what is in force.
+fn silent(socket: &Path, error: &io::Error, changes: bool) -> Failure {
     let socket = socket.display();
     let message = match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
@@ -158,6 +177,12 @@ fn silent(socket: &Path, error: &io::Error) -> Failure {
         }
         _ => format!("cannot exchange data with {socket}: {error}"),
     };
+    if changes {
+        let message = format!("{message}: the configuration may be in force, or come into force");
+        let help =
+            "`weir reload --dry-run` shows how what is in force differs from the gateway's file";
+        return Failure::new(Exit::Unavailable, message, help);
+    }
     let help = "the log of the gateway says whether it is busy or stopping; try again";
     Failure::new(Exit::Unavailable, message, help)
 }

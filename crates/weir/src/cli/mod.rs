@@ -22,6 +22,7 @@ mod sim;
 mod slow;
 mod status;
 mod stop;
+mod successor;
 mod top;
 mod trace;
 mod volume;

@@ -4,9 +4,11 @@ use crate::gateway::commands::READY;
 use crate::gateway::initiator::{Transfer, read16};
 use crate::gateway::{Gateway, ONE_DISK, folder, weir};
 use std::fs::{Permissions, metadata, read_to_string, set_permissions, write};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::{Output, Stdio};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
 
 /// `ONE_DISK` with a control socket, an NBD export and a tenant with a contract.
 fn base() -> String {
@@ -154,4 +156,106 @@ fn an_applied_file_is_saved() {
     let again = told(gateway.command(&["reload"]));
     assert_eq!(again, "the configuration is in force; no key differs from before\n");
     gateway.stop();
+}
+
+/// With `--save`, reading the text from a pipe.
+fn save(folder: &Path) -> Child {
+    let mut command = weir(folder, &["apply", "-", "--save", "--socket", "c.sock"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The next request to a gateway that the test plays.
+fn asked(gateway: &UnixListener) -> UnixStream {
+    let (stream, _) = gateway.accept().unwrap();
+    BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+    stream
+}
+
+/// Agrees to it, as a gateway that was started with `file`.
+fn agree(mut stream: UnixStream, file: &Path) {
+    let file = file.display();
+    let line = r#"{"version":1,"reloaded":{"dry_run":false,"changes":[],"changes_left_out":0,"file":"FILE"}}"#;
+    writeln!(stream, "{}", line.replace("FILE", &file.to_string())).unwrap();
+}
+
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        names.map(|one| one.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// What is in force is saved even if no process reads what is printed.
+#[test]
+fn an_applied_file_is_saved_without_a_reader() {
+    let folder = folder("apply-unread");
+    let mut gateway = Gateway::start(&folder, &base(), &[]);
+    let new = base().replace("64MiB", "80MiB");
+    let mut child = save(&folder);
+    drop(child.stdout.take());
+    child.stdin.take().unwrap().write_all(new.as_bytes()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(gateway.count("the new configuration is in force"), 1);
+    assert_eq!(read_to_string(folder.join("weir.toml")).unwrap(), new);
+    gateway.stop();
+}
+
+/// Of two that save at once, each saves its own text or says that it has not: the second one finds a file that is not the
+/// one that it was to replace.
+#[test]
+fn two_that_save_at_once_keep_apart() {
+    let folder = folder("apply-twice");
+    let file = folder.join("weir.toml");
+    write(&file, "old").unwrap();
+    let gateway = UnixListener::bind(folder.join("c.sock")).unwrap();
+    let [first, second] = ["first", "second"].map(|text| {
+        let mut child = save(&folder);
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        agree(asked(&gateway), &file);
+        (child, asked(&gateway))
+    });
+    agree(first.1, &file);
+    told(first.0.wait_with_output().unwrap());
+    assert_eq!(read_to_string(&file).unwrap(), "first");
+    agree(second.1, &file);
+    let output = second.0.wait_with_output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("is in force, but") && why.contains("has changed meanwhile"), "{why}");
+    assert_eq!(read_to_string(&file).unwrap(), "first");
+    assert_eq!(read_to_string(folder.join("weir.toml.bak")).unwrap(), "old");
+    assert_eq!(names(&folder), ["c.sock", "weir.toml", "weir.toml.bak"]);
+}
+
+/// What cannot be replaced is found before the gateway is asked to change anything, and a gateway that gives no answer may
+/// have changed it.
+#[test]
+fn a_save_that_cannot_succeed_is_not_begun() {
+    let folder = folder("apply-unsaved");
+    let file = folder.join("weir.toml");
+    write(&file, "old").unwrap();
+    let gateway = UnixListener::bind(folder.join("c.sock")).unwrap();
+    let begin = |file: &Path| {
+        let mut child = save(&folder);
+        child.stdin.take().unwrap().write_all(b"new").unwrap();
+        agree(asked(&gateway), file);
+        child
+    };
+    let mounted = refused(begin(Path::new("/proc")).wait_with_output().unwrap(), 7);
+    assert!(mounted.contains("it is a mount point"), "{mounted}");
+    std::fs::create_dir(folder.join("weir.toml.bak")).unwrap();
+    let backup = refused(begin(&file).wait_with_output().unwrap(), 7);
+    assert!(backup.contains("weir.toml.bak is a folder"), "{backup}");
+    std::fs::remove_dir(folder.join("weir.toml.bak")).unwrap();
+    let child = begin(&file);
+    drop(asked(&gateway));
+    let silent = refused(child.wait_with_output().unwrap(), 7);
+    assert!(
+        silent.contains("may be in force") && silent.contains("weir.toml was not replaced"),
+        "{silent}"
+    );
+    assert!(silent.contains("weir reload --dry-run"), "{silent}");
+    assert_eq!(names(&folder), ["c.sock", "weir.toml"]);
 }
