@@ -94,6 +94,8 @@ pub struct Config {
     pub record: Option<PathBuf>,
     /// What is kept of requests that have ended.
     pub recorder: Recorder,
+    /// How the event log is written.
+    pub log_format: LogFormat,
     /// How the gateway ends.
     pub stop: Stop,
 }
@@ -212,6 +214,16 @@ impl Volume {
             |store: &Where| matches!(store, Where::Upstream { index, .. } if *index == upstream);
         self.stores.iter().any(on)
     }
+}
+
+/// How the event log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// Where a volume's writes are safe before they are on its stores.

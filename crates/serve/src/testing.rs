@@ -80,6 +80,7 @@ pub(crate) fn config(stores: Vec<Where>) -> Config {
         take_over: Vec::new(),
         record: None,
         recorder: crate::config::Recorder::default(),
+        log_format: crate::config::LogFormat::default(),
         stop: crate::config::Stop { timeout: Duration::ZERO },
     }
 }

@@ -1,11 +1,12 @@
 //! The exit codes: an interface. A number never changes its meaning.
 
 use crate::config::diagnostic::Diagnostic;
-use crate::config::render;
 use crate::config::source::Source;
+use crate::config::{events, render};
 use std::borrow::Cow;
 use std::process::ExitCode;
 use std::slice::from_ref;
+use tracing::error;
 
 /// How the program ends.
 ///
@@ -99,6 +100,21 @@ impl Failure {
     /// The reader of the output has closed it: nothing to say, and no failure.
     pub(crate) const fn closed_pipe() -> Self {
         Self { exit: Exit::Success, message: Message::None }
+    }
+
+    /// The same failure with nothing left to say: it is in the log now.
+    pub(crate) fn logged(self) -> Self {
+        match &self.message {
+            Message::None => {}
+            Message::Plain(message, help) => error!(help = help.as_deref(), "{message}"),
+            Message::Unreadable(diagnostic) => drop(events::log(diagnostic, None)),
+            Message::Diagnostics(diagnostics, source) => {
+                for diagnostic in diagnostics {
+                    events::log(diagnostic, Some(source));
+                }
+            }
+        }
+        Self { message: Message::None, ..self }
     }
 
     /// What to write to standard error.

@@ -403,6 +403,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         take_over: _,
         record: _,
         recorder,
+        log_format,
         stop,
     } = new;
     differs("`listen` of [iscsi]", old.listen == *listen);
@@ -430,6 +431,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("`port` of [isns], or whether there is one", ports[0] == ports[1]);
     differs("[burst_credits]", old.savings == *savings);
     differs("[recorder]", old.recorder == *recorder);
+    differs("[log]", old.log_format == *log_format);
     differs("`timeout` of [stop]", old.stop == *stop);
     differs("[[backend]]", old.backends == *backends);
     differs("[[upstream]]", old.upstreams == *upstreams);

@@ -1,11 +1,14 @@
 //! `weir serve`: serves volumes to hosts.
 
+mod event_log;
 mod ready;
 mod reload;
 
 use super::config::{source, warn};
 use crate::config;
-use crate::config::gateway::address;
+use crate::config::events;
+use crate::config::gateway::{address, log_format};
+use crate::config::source::Source;
 use crate::exit::{Exit, Failure};
 use crate::output::{Color, print, print_json};
 use clap::Args;
@@ -15,8 +18,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use tracing_subscriber::EnvFilter;
-use weir_serve::config::{Config, Fence, Link};
+use weir_serve::config::{Config, Fence, Link, LogFormat};
 use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 
 /// Serve volumes to hosts over iSCSI, NBD and NVMe/TCP
@@ -30,7 +32,8 @@ use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 /// SIGUSR1 logs the state of tenants with a contract, the rules that held them, and outstanding requests. `weir
 /// status`, `weir path` and `weir volume` need a `[control]` table in CONFIG; without CONFIG they work.
 ///
-/// The log goes to standard error; `WEIR_LOG` sets its level, as in `WEIR_LOG=debug`.
+/// The log goes to standard error; `WEIR_LOG` sets its level, as in `WEIR_LOG=debug`. With `format = "json"` in `[log]` of
+/// CONFIG each line is a JSON object.
 #[derive(Debug, Default, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Serve {
@@ -54,11 +57,24 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self, color: Color) -> Result<Exit, Failure> {
-        start_log(color)?;
         let source = source(self.config.as_deref())?;
-        let loaded = config::gateway(&source)
+        let format = log_format(&source);
+        event_log::start(color, format)?;
+        let result = self.serve(&source, format, color);
+        if format == LogFormat::Json { result.map_err(Failure::logged) } else { result }
+    }
+
+    fn serve(self, source: &Source, format: LogFormat, color: Color) -> Result<Exit, Failure> {
+        let loaded = config::gateway(source)
             .map_err(|diagnostics| Failure::invalid(diagnostics, source.clone()))?;
-        warn(&loaded.warnings, &source, color);
+        match format {
+            LogFormat::Text => warn(&loaded.warnings, source, color),
+            LogFormat::Json => {
+                for diagnostic in &loaded.warnings {
+                    events::log(diagnostic, Some(source));
+                }
+            }
+        }
         self.links(&loaded.checked)?;
         let mut config = self.adjust(loaded.checked);
         self.take_over(&mut config)?;
@@ -77,7 +93,7 @@ impl Serve {
                 print(&ready::welcome(&config, ready))
             };
         };
-        let mut reader = Rereader::new(&self, &source);
+        let mut reader = Rereader::new(&self, source);
         serve(&config, ready, &mut reader).map_err(|error| failure(&error))?;
         Ok(Exit::Success)
     }
@@ -145,22 +161,6 @@ fn take_over(text: &str) -> Result<(String, u64), String> {
         _ => None,
     };
     Ok((volume.to_owned(), key.ok_or(form)?))
-}
-
-fn start_log(color: Color) -> Result<(), Failure> {
-    let wanted = std::env::var("WEIR_LOG").unwrap_or_default();
-    let wanted = if wanted.is_empty() { "info" } else { &wanted };
-    let filter = EnvFilter::builder().parse(wanted).map_err(|error| {
-        let message = format!("WEIR_LOG is not a filter: {error}");
-        Failure::new(Exit::Usage, message, "set it to error, warn, info, debug or trace")
-    })?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(color.on_stderr())
-        .with_target(false)
-        .log_internal_errors(false);
-    log.try_init().map_err(|error| Failure::unexpected(format!("cannot start the log: {error}")))
 }
 
 fn make_folder(file: &Path) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ mod cap;
 pub(crate) mod changes;
 mod contract;
 pub(crate) mod diagnostic;
+pub(crate) mod events;
 pub(crate) mod gateway;
 pub(crate) mod json_schema;
 mod limits;

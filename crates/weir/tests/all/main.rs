@@ -14,6 +14,7 @@ mod serve_contracts;
 mod serve_control;
 mod serve_crowd;
 mod serve_durability;
+mod serve_event_log;
 mod serve_fence;
 mod serve_hardened;
 mod serve_http;

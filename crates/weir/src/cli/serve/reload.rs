@@ -2,11 +2,9 @@
 
 use super::Serve;
 use crate::config::changes::{changes, places};
-use crate::config::diagnostic::Diagnostic;
 use crate::config::source::Source;
-use crate::config::{self, Loaded};
+use crate::config::{self, Loaded, events};
 use std::path::{Path, PathBuf};
-use tracing::{error, warn};
 use weir_serve::config::{Candidate, Config, Given, Reader, Rejected};
 
 /// What a gateway was started with, and what is in force.
@@ -38,7 +36,7 @@ impl<'a> Rereader<'a> {
             Some(Given { name, text }) => Ok(self.started_with.in_place_of(name, text.clone())),
             None if self.started_with.is_built_in() => Ok(self.started_with.clone()),
             None => Source::read(&self.started_with.path).map_err(|diagnostic| {
-                Rejected::Invalid(vec![log(&diagnostic, &self.started_with)])
+                Rejected::Invalid(vec![events::log(&diagnostic, Some(&self.started_with))])
             }),
         }
     }
@@ -69,29 +67,13 @@ impl Reader for Rereader<'_> {
 /// Checks a text. The diagnostics of an invalid one are logged as well.
 fn load(source: &Source) -> Result<Loaded<Config>, Rejected> {
     let loaded = config::gateway(source).map_err(|diagnostics| {
-        let lines = diagnostics.iter().map(|diagnostic| log(diagnostic, source));
+        let lines = diagnostics.iter().map(|diagnostic| events::log(diagnostic, Some(source)));
         Rejected::Invalid(lines.collect())
     })?;
     for diagnostic in &loaded.warnings {
-        log(diagnostic, source);
+        events::log(diagnostic, Some(source));
     }
     Ok(loaded)
-}
-
-/// Logs a diagnostic as one event with its location, and returns both as a line.
-fn log(diagnostic: &Diagnostic, source: &Source) -> String {
-    let place = match &diagnostic.at {
-        Some((span, _)) => source.place(span.start),
-        None => source.path.display().to_string(),
-    };
-    let help = diagnostic.help.as_deref().unwrap_or_default();
-    let (code, message) = (diagnostic.code, &diagnostic.message);
-    if diagnostic.code.is_warning() {
-        warn!(at = place, %code, help, "configuration: {message}");
-    } else {
-        error!(at = place, %code, help, "configuration: {message}");
-    }
-    format!("{place}: {message}")
 }
 
 #[cfg(test)]

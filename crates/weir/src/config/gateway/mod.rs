@@ -3,6 +3,7 @@
 mod account;
 pub(crate) mod control;
 mod discovery;
+mod event_log;
 mod files;
 mod guard;
 mod http;
@@ -29,6 +30,7 @@ mod upstream;
 pub(crate) mod users;
 mod volume;
 
+pub(crate) use event_log::format as log_format;
 pub(crate) use listen::address;
 pub(crate) use nbd::MAX_SOCKET_PATH;
 
@@ -60,6 +62,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &http::HTTP,
         &isns::ISNS,
         &recorder::RECORDER,
+        &event_log::EVENT_LOG,
         &stop::STOP,
         &savings::SAVINGS,
         &account::ACCOUNT,
@@ -85,6 +88,7 @@ pub(crate) fn read(
     let cache = cache::read(context, document);
     let policies = policy::read(context, document);
     let recorder = document.once(context, "recorder").settings(context);
+    let log_format = event_log::read(context, document);
     let stop = document.once(context, "stop").settings(context);
     let savings = savings::read(context, document, source);
     let mut accounts = account::read(context, document, source);
@@ -166,6 +170,7 @@ pub(crate) fn read(
         take_over: Vec::new(),
         record: None,
         recorder: recorder?,
+        log_format: log_format?,
         stop: stop?,
     })
 }
