@@ -203,6 +203,15 @@ impl Volume {
         }
     }
 
+    /// The size that is configured for the only store that it is on.
+    pub const fn size(&self) -> Option<u64> {
+        match self.stores.as_slice() {
+            [Where::File(file)] => file.size,
+            [Where::Memory(memory)] => Some(memory.size),
+            _ => None,
+        }
+    }
+
     /// Its files and devices.
     pub fn files(&self) -> impl Iterator<Item = &FileStore> {
         self.stores.iter().filter_map(Where::file)
@@ -282,16 +291,38 @@ pub enum Where {
         /// several stores. `None`: all.
         size: Option<u64>,
     },
+    /// Memory of the gateway, or nothing.
+    Memory(MemoryStore),
 }
 
 impl Where {
+    /// What operators call it in its configuration; empty for an upstream, which has its own name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::File(file) => &file.name,
+            Self::Memory(memory) => &memory.name,
+            Self::Upstream { .. } => "",
+        }
+    }
+
     /// The file or device, if it is one.
     pub const fn file(&self) -> Option<&FileStore> {
         match self {
             Self::File(file) => Some(file),
-            Self::Upstream { .. } => None,
+            Self::Upstream { .. } | Self::Memory(_) => None,
         }
     }
+}
+
+/// A store without a disk: what hosts write is gone when the gateway stops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryStore {
+    /// What operators call it, as for a [`FileStore`].
+    pub name: String,
+    /// Size in bytes, a multiple of the block size.
+    pub size: u64,
+    /// Reads give what was written. Else writes are dropped, and reads give zeroes.
+    pub keeps: bool,
 }
 
 /// A file or a block device of this machine.

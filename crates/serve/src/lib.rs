@@ -116,6 +116,11 @@ pub enum ReadyStore {
         /// Whether the file was made just now.
         created: bool,
     },
+    /// Memory of the gateway.
+    Memory {
+        /// Reads give what was written. Else writes are dropped.
+        keeps: bool,
+    },
     /// A logical unit of another target.
     Upstream {
         /// Its name in the configuration.
@@ -538,6 +543,15 @@ fn ready_volume(volume: &config::Volume, stores: &[Store]) -> ReadyVolume {
             let store::Unit { name: upstream, target, lun, paths, ready, .. } = unit.clone();
             info!(volume = name, upstream, target, lun, %size, paths, ready, "volume");
             ReadyStore::Upstream { name: upstream, target, lun, paths, ready }
+        }
+        (Store::Memory(memory), _) => {
+            let keeps = memory.keeps();
+            if keeps {
+                warn!(volume = name, %size, "volume in memory: its data is gone when the gateway stops");
+            } else {
+                warn!(volume = name, %size, "null volume: WRITES ARE DROPPED, and reads give zeroes");
+            }
+            ReadyStore::Memory { keeps }
         }
         (Store::File(_) | Store::Closed, _) => unreachable!("opened as it is configured"),
     };

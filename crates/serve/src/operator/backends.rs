@@ -1,7 +1,7 @@
 //! The names of backends and their paths.
 
 use super::protocol::Refusal;
-use crate::config::{Config, FileStore, Volume, Where};
+use crate::config::{Config, FileStore, MemoryStore, Volume, Where};
 use weir_flow::accept;
 use weir_flow::pipeline;
 use weir_flow::request::{BackendId, PathId};
@@ -14,12 +14,21 @@ pub(crate) struct Backends {
     of_volumes: Vec<Vec<usize>>,
 }
 
+/// What stands for the portal of a store that is no upstream.
+const fn portal(store: &Where) -> &'static str {
+    match store {
+        Where::Memory(MemoryStore { keeps: true, .. }) => "memory",
+        Where::Memory(MemoryStore { keeps: false, .. }) => "null",
+        _ => "file",
+    }
+}
+
 /// A backend.
 #[derive(Debug)]
 pub(crate) struct Named {
     /// Its name in the configuration.
     pub(crate) name: String,
-    /// The portal of each path, or `file` or `model`.
+    /// The portal of each path, or `file`, `memory`, `null` or `model`.
     pub(crate) portals: Vec<String>,
     /// A volume is on it, or could be.
     pub(crate) is_there: bool,
@@ -45,8 +54,9 @@ impl Backends {
         let mut prefixes = vec!["upstream:"; all.len()];
         for (backends, volume) in of_volumes.iter().zip(&config.volumes) {
             for (&backend, store) in backends.iter().zip(&volume.stores) {
-                if let Where::File(file) = store {
-                    all[backend].name.clone_from(&file.name);
+                if !matches!(store, Where::Upstream { .. }) {
+                    store.name().clone_into(&mut all[backend].name);
+                    all[backend].portals.fill(portal(store).to_owned());
                     prefixes[backend] = if backends.len() > 1 { "store:" } else { "volume:" };
                 }
             }
@@ -78,11 +88,20 @@ impl Backends {
         self.of_volumes[index] = on.iter().map(|backend| backend.index()).collect();
         let prefix = if on.len() > 1 { "store:" } else { "volume:" };
         for (&backend, store) in on.iter().zip(&volume.stores) {
-            let Where::File(FileStore { name, backend: None, .. }) = store else { continue };
-            let taken = |one: &Named| one.is_there && one.name == *name;
-            let name =
-                if self.all.iter().any(taken) { format!("{prefix}{name}") } else { name.clone() };
-            let named = Named { name, portals: vec!["file".to_owned()], is_there: true };
+            if matches!(
+                store,
+                Where::File(FileStore { backend: Some(_), .. }) | Where::Upstream { .. }
+            ) {
+                continue;
+            }
+            let name = store.name();
+            let taken = |one: &Named| one.is_there && one.name == name;
+            let name = if self.all.iter().any(taken) {
+                format!("{prefix}{name}")
+            } else {
+                name.to_owned()
+            };
+            let named = Named { name, portals: vec![portal(store).to_owned()], is_there: true };
             match self.all.get_mut(backend.index()) {
                 Some(place) => *place = named,
                 None => self.all.push(named),

@@ -106,6 +106,7 @@ pub(super) fn volumes(
             bytes: disk.blocks * u64::from(disk.block_size),
             backend: backends.of_volume(index),
             read_only: disk.read_only,
+            volatile: view.engine.catalog.volatile(index).to_owned(),
             lost: volume.lost || pipeline.is_lost(id),
             log: log.map(|log| {
                 let mut status = log_status(log, now);

@@ -353,7 +353,8 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             self.stop.fail("set a timer", source);
         }
         let due = modelled.is_some_and(|at| at <= self.kernel.now());
-        if due || self.connections.has_more() || self.storage.upstreams.has_more() {
+        let has_more = self.storage.has_more() || self.storage.upstreams.has_more();
+        if due || self.connections.has_more() || has_more {
             return Sleep::No;
         }
         // The rest, to the millisecond.

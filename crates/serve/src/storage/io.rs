@@ -1,8 +1,10 @@
 //! The messages between a shard and storage: operations and their ends.
 
 use crate::buffer::Shared;
+use crate::storage::memory::Memory;
 use std::io;
 use std::os::fd::RawFd;
+use std::rc::Rc;
 use weir_flow::cache::stage::FetchKey;
 use weir_flow::cache::writeback::LocalId;
 use weir_flow::error::IoError;
@@ -39,10 +41,12 @@ pub(crate) enum Whose {
 }
 
 /// Where an operation is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Location {
     /// The open file. It outlives the operation: files are closed after the drivers, or when nothing uses them.
     File(RawFd),
+    /// A store without a disk.
+    Memory(Rc<Memory>),
     /// A path to an upstream.
     Path(BackendId, PathId),
 }

@@ -5,10 +5,12 @@
 
 use crate::config::{Config, FileStore, Layout, Places, Volume, Where};
 use crate::storage::file::backing::{Backing, OpenError, remove_made};
+use crate::storage::memory::Memory;
 use crate::storage::store::{Store, Unit};
 use crate::storage::upstream::Upstreams;
 use crate::storage::upstream::network::Tcp;
 use std::ops::Range;
+use std::rc::Rc;
 use tracing::info;
 use weir_flow::units::ByteCount;
 
@@ -40,6 +42,7 @@ pub(crate) fn open_volume(
     let open = |place: &Where| match place {
         Where::File(file) => Backing::open(volume, file).map(Store::File),
         Where::Upstream { index, size } => upstream(volume, unit(*index), *size),
+        Where::Memory(memory) => Ok(Store::Memory(Rc::new(Memory::new(memory.size, memory.keeps)))),
     };
     let mut stores = Vec::new();
     let opened = volume.stores.iter().try_for_each(|place| open(place).map(|one| stores.push(one)));
@@ -153,8 +156,9 @@ pub(crate) fn store_at(
 fn store_name(volume: &Volume, stores: &[Store], index: usize) -> String {
     match (&volume.stores[index], &stores[index]) {
         (Where::File(file), _) => file.name.clone(),
+        (Where::Memory(memory), _) => memory.name.clone(),
         (_, Store::Upstream(unit)) => unit.name.clone(),
-        (Where::Upstream { .. }, Store::File(_) | Store::Closed) => {
+        (Where::Upstream { .. }, Store::File(_) | Store::Memory(_) | Store::Closed) => {
             unreachable!("opened as it is configured")
         }
     }

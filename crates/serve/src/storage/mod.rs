@@ -12,6 +12,8 @@ pub(crate) mod file;
 pub(crate) mod io;
 pub(crate) mod layout;
 pub(crate) mod log_device;
+pub(crate) mod memory;
+pub(crate) mod memory_driver;
 pub(crate) mod random;
 pub(crate) mod state_file;
 pub(crate) mod store;
@@ -22,6 +24,7 @@ pub(crate) mod upstream;
 use crate::limits::Tally;
 use file::Driver;
 use io::{Done, Ended, Location, StorageDone, StorageSubmit, Submit, tenant_error};
+use memory_driver::MemoryDriver;
 use tracing::warn;
 use upstream::Upstreams;
 use upstream::network::{Network, Tcp};
@@ -31,6 +34,8 @@ use weir_flow::pipeline::Input;
 pub(crate) struct Storage<N: Network = Tcp> {
     /// Reads and writes files and devices.
     driver: Box<dyn Driver>,
+    /// Reads and writes stores without a disk.
+    memory: MemoryDriver,
     /// Sessions with the targets of upstreams.
     pub(crate) upstreams: Upstreams<N>,
     /// Operations that the driver has ended; its memory is used again.
@@ -48,6 +53,7 @@ impl<N: Network> Storage<N> {
     pub(crate) fn new(driver: Box<dyn Driver>, upstreams: Upstreams<N>) -> Self {
         Self {
             driver,
+            memory: MemoryDriver::default(),
             upstreams,
             finished: Vec::new(),
             answers: Vec::new(),
@@ -66,7 +72,12 @@ impl<N: Network> Storage<N> {
         self.unsubmitted
     }
 
-    /// Hands all operations on files to the kernel, and appends those that have ended.
+    /// Whether there is more to do at once than one turn of the loop does.
+    pub(crate) fn has_more(&self) -> bool {
+        self.memory.has_more()
+    }
+
+    /// Hands all operations on files to the kernel, does those on memory, and appends those that have ended.
     pub(crate) fn exchange_files(&mut self, done: &mut Vec<StorageDone>) -> std::io::Result<()> {
         // Operations in several steps are handed over again; those that still wait then are waiting for the
         // kernel to make room.
@@ -77,6 +88,7 @@ impl<N: Network> Storage<N> {
                 break;
             }
         }
+        self.memory.exchange(&mut self.finished);
         if self.finished.is_empty() {
             return Ok(());
         }
@@ -106,6 +118,7 @@ impl<N: Network> Submit for Storage<N> {
     fn submit(&mut self, request: StorageSubmit) {
         match request {
             StorageSubmit::Io(Location::File(fd), io) => self.driver.submit(fd, io),
+            StorageSubmit::Io(Location::Memory(memory), io) => self.memory.submit(memory, io),
             StorageSubmit::Io(Location::Path(backend, path), io) => {
                 self.upstreams.submit(backend, path, io);
             }

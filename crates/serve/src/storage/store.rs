@@ -1,9 +1,11 @@
-//! A store of a volume: a file or device of this machine, or an upstream.
+//! A store of a volume: a file or device of this machine, an upstream, or memory.
 
 use crate::limits::PIECE;
 use crate::storage::file::backing::Backing;
+use crate::storage::memory::Memory;
 use std::cell::Cell;
 use std::io;
+use std::rc::Rc;
 
 /// What keeps the bytes of a volume.
 #[derive(Debug)]
@@ -12,6 +14,8 @@ pub(crate) enum Store {
     File(Backing),
     /// A logical unit of another target.
     Upstream(Unit),
+    /// Memory, or nothing: what is written is gone when the gateway stops, or at once.
+    Memory(Rc<Memory>),
     /// Nothing: its volume has gone, and no other has its place yet.
     Closed,
 }
@@ -40,10 +44,11 @@ pub(crate) struct Unit {
 
 impl Store {
     /// Bytes of the volume.
-    pub(crate) const fn capacity(&self) -> u64 {
+    pub(crate) fn capacity(&self) -> u64 {
         match self {
             Self::File(backing) => backing.capacity,
             Self::Upstream(unit) => unit.capacity.get(),
+            Self::Memory(memory) => memory.capacity(),
             Self::Closed => 0,
         }
     }
@@ -53,6 +58,7 @@ impl Store {
         match self {
             Self::File(backing) => backing.holes,
             Self::Upstream(unit) => unit.thin,
+            Self::Memory(_) => true,
             Self::Closed => false,
         }
     }
@@ -63,14 +69,15 @@ impl Store {
             // Neither driver makes a write durable before it is asked to.
             Self::File(_) => true,
             Self::Upstream(unit) => unit.write_cache,
-            Self::Closed => false,
+            // A flush could make nothing durable.
+            Self::Memory(_) | Self::Closed => false,
         }
     }
 
     /// The most bytes that one I/O may move.
     pub(crate) fn max_transfer(&self) -> u64 {
         match self {
-            Self::File(_) | Self::Closed => PIECE,
+            Self::File(_) | Self::Memory(_) | Self::Closed => PIECE,
             Self::Upstream(unit) => unit.max_transfer.min(PIECE),
         }
     }
@@ -80,14 +87,19 @@ impl Store {
         match self {
             Self::File(backing) => backing.measure(),
             Self::Upstream(unit) => Ok(unit.capacity.get()),
+            Self::Memory(memory) => Ok(memory.capacity()),
             Self::Closed => Ok(0),
         }
     }
 
-    /// Extends it to `size` bytes if it is shorter. Only files can be extended.
+    /// Extends it to `size` bytes if it is shorter. Upstreams cannot be extended.
     pub(crate) fn grow(&self, size: u64) -> io::Result<()> {
         match self {
             Self::File(backing) => backing.grow(size),
+            Self::Memory(memory) => {
+                memory.grow(size);
+                Ok(())
+            }
             Self::Upstream(_) | Self::Closed => Ok(()),
         }
     }
@@ -96,8 +108,8 @@ impl Store {
     pub(crate) fn can_grow(&self, size: u64) -> io::Result<()> {
         match self {
             Self::File(backing) => backing.can_grow(size),
-            // It is given the size that it has.
-            Self::Upstream(_) | Self::Closed => Ok(()),
+            // An upstream is given the size that it has.
+            Self::Upstream(_) | Self::Memory(_) | Self::Closed => Ok(()),
         }
     }
 
@@ -106,7 +118,7 @@ impl Store {
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self {
             Self::File(backing) => backing.sync(),
-            Self::Upstream(_) | Self::Closed => Ok(()),
+            Self::Upstream(_) | Self::Memory(_) | Self::Closed => Ok(()),
         }
     }
 }

@@ -305,7 +305,7 @@ impl CacheMemory {
             let work = DiskWork::Read { buffer: buffer.clone(), at: 0 };
             let (whose, offset, length) = (Whose::Fetch(fetch), range.offset, range.length);
             drivers.submit(StorageSubmit::Io(
-                place,
+                place.clone(),
                 Io { whose, work, offset, length, promise: None },
             ));
         }

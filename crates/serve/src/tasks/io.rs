@@ -150,14 +150,14 @@ impl StorageRequests {
         ));
     }
 
-    /// Makes what was written to a store durable. An upstream reports an error to every flush, so it is
+    /// Makes what was written to a store durable, if it can be. An upstream reports an error to every flush, so it is
     /// asked each time, on the path that the pipeline has chosen.
     fn flush(&mut self, cx: &mut IoContext<'_>, io: &StoreIo) {
         let store = store_of(cx.volumes, io);
         match &cx.stores[store] {
             Store::Closed => unreachable!("{CLOSED}"),
             Store::File(_) => self.flush_file(cx, io.key, store),
-            Store::Upstream(_) => {
+            Store::Upstream(_) | Store::Memory(_) => {
                 let (place, promise) = (place(cx.stores, store, io), Some(store));
                 cx.set.submitted = true;
                 let work = Work::Sync;
@@ -445,6 +445,7 @@ fn place(stores: &[Store], store: usize, io: &StoreIo) -> Location {
     match &stores[store] {
         Store::File(backing) => Location::File(backing.as_raw_fd()),
         Store::Upstream(_) => Location::Path(io.backend, io.path),
+        Store::Memory(memory) => Location::Memory(memory.clone()),
         Store::Closed => unreachable!("{CLOSED}"),
     }
 }

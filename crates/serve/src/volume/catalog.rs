@@ -103,8 +103,23 @@ impl Catalog {
         let stores = &self.stores[self.volumes[index].stores.clone()];
         stores.iter().try_fold(0_u64, |sum, store| match store {
             Store::File(backing) => Ok(sum.saturating_add(backing.unallocated()?)),
-            Store::Upstream(_) | Store::Closed => Ok(sum),
+            Store::Upstream(_) | Store::Memory(_) | Store::Closed => Ok(sum),
         })
+    }
+
+    /// What keeps nothing of a volume: `null` if a store of it drops writes, else `memory` if one is lost when the
+    /// gateway stops, else nothing.
+    pub(crate) fn volatile(&self, index: usize) -> &'static str {
+        let stores = &self.stores[self.volumes[index].stores.clone()];
+        let keeps = |store: &Store| match store {
+            Store::Memory(memory) => Some(memory.keeps()),
+            _ => None,
+        };
+        match stores.iter().filter_map(keeps).min() {
+            Some(false) => "null",
+            Some(true) => "memory",
+            None => "",
+        }
     }
 
     /// The file of a volume that is on one file alone, if that can have holes.

@@ -4,7 +4,7 @@
 //! every other store is a backend with one path. A volume that comes later brings its backends along. They stay its
 //! place's when it has gone: a volume that comes to that place has them again.
 
-use crate::config::{Config, Layout, Volume, Where};
+use crate::config::{Config, FileStore, Layout, Volume, Where};
 use crate::storage::layout;
 use crate::storage::store::Store;
 use weir_flow::accept;
@@ -44,19 +44,18 @@ impl BackendPlaces {
         let Self { devices, count, of_volumes, own } = self;
         let (before, own) = (*count, &mut own[index]);
         let mut used = 0;
+        let mut alone = || {
+            if used == own.len() {
+                own.push(BackendId::new(*count as u32));
+                *count += 1;
+            }
+            used += 1;
+            own[used - 1]
+        };
         let backend = |place: &Where| match place {
             Where::Upstream { index, .. } => BackendId::new((*devices + index) as u32),
-            Where::File(file) => file.backend.map_or_else(
-                || {
-                    if used == own.len() {
-                        own.push(BackendId::new(*count as u32));
-                        *count += 1;
-                    }
-                    used += 1;
-                    own[used - 1]
-                },
-                |device| BackendId::new(device as u32),
-            ),
+            Where::File(FileStore { backend: Some(device), .. }) => BackendId::new(*device as u32),
+            Where::File(_) | Where::Memory(_) => alone(),
         };
         of_volumes[index] = volume.stores.iter().map(backend).collect();
         *count - before

@@ -217,15 +217,20 @@ impl Catalog {
         if !taken.is_empty() {
             return Vec::new();
         }
-        for file in volume.files() {
-            match Backing::check(volume, file) {
-                Ok(size) => sizes.push(size),
-                Err(problem) => faults.unavailable.push(layout::at(places, volume, &problem)),
+        for store in &volume.stores {
+            match store {
+                Where::File(file) => match Backing::check(volume, file) {
+                    Ok(size) => sizes.push(size),
+                    Err(problem) => faults.unavailable.push(layout::at(places, volume, &problem)),
+                },
+                Where::Memory(memory) => sizes.push(memory.size),
+                // That is refused elsewhere.
+                Where::Upstream { .. } => {}
             }
         }
         if sizes.len() == volume.stores.len() {
-            let name = |store: usize| volume.stores[store].file().map(|file| file.name.clone());
-            let fits = layout::fits(volume, &sizes, |store| name(store).unwrap_or_default());
+            let name = |store: usize| volume.stores[store].name().to_owned();
+            let fits = layout::fits(volume, &sizes, name);
             faults
                 .unavailable
                 .extend(fits.err().map(|problem| layout::at(places, volume, &problem)));
@@ -309,7 +314,7 @@ impl Catalog {
         };
         // Where the bytes of several stores are depends on their sizes, which are computed when they are opened.
         let Some(store) = self.only_store(index) else { return now };
-        let size = match volume.file().and_then(|file| file.size) {
+        let size = match volume.size() {
             Some(size) => size,
             None => match store.measure() {
                 Ok(size) => size - size % u64::from(volume.block_size),
@@ -446,6 +451,11 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         {
             one.size = other.size;
         }
+        if let ([Where::Memory(one)], [Where::Memory(other)]) =
+            (&mut one.stores[..], &other.stores[..])
+        {
+            one.size = other.size;
+        }
         let same = one == *other;
         let moved = !one.files().map(|file| &file.path).eq(other.files().map(|file| &file.path));
         let what = if moved {
@@ -466,7 +476,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         if volume.log.is_some() {
             reasons.push(format!("volume `{name}` has a log and {does}"));
         }
-        if volume.stores.iter().any(|store| store.file().is_none()) {
+        if volume.stores.iter().any(|store| matches!(store, Where::Upstream { .. })) {
             reasons.push(format!("volume `{name}` is on an upstream and {does}"));
         }
     }

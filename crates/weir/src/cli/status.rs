@@ -197,6 +197,11 @@ const VOLUMES: &[Column<VolumeStatus>] = &[
         if volume.read_only {
             notes.push("read only".to_owned());
         }
+        match volume.volatile.as_str() {
+            "" => {}
+            "null" => notes.push("WRITES ARE DROPPED".to_owned()),
+            _ => notes.push("in memory: gone when the gateway stops".to_owned()),
+        }
         if volume.lost {
             notes.push("a flush failed: written data may be lost".to_owned());
         }

@@ -25,6 +25,7 @@ mod serve_limits;
 mod serve_live;
 mod serve_log;
 mod serve_media;
+mod serve_memory;
 mod serve_metrics;
 mod serve_nbd;
 mod serve_nvme;

@@ -56,7 +56,7 @@ fn status_tells_what_there_is() {
         (&session["target"], &session["outstanding"]),
         (&json!("iqn.2026-11.org.example:disk"), &json!(1))
     );
-    let volume = json!({ "name": "disk", "bytes": 64 << 20, "backend": "disk", "read_only": false, "lost": false, "log": null,
+    let volume = json!({ "name": "disk", "bytes": 64 << 20, "backend": "disk", "read_only": false, "volatile": "", "lost": false, "log": null,
         "fences": [], "quarantine": [], "quarantine_left_out": 0 });
     assert_eq!(status["volumes"], json!([volume]));
     let tenant = &status["tenants"][0];

@@ -15,6 +15,10 @@ pub struct VolumeStatus {
     pub backend: String,
     /// Writes are refused.
     pub read_only: bool,
+    /// `null`: writes are dropped, on a store of it at least; `memory`: what is written is gone when the gateway stops;
+    /// empty: neither.
+    #[serde(default)]
+    pub volatile: String,
     /// A flush has failed, or storage has lost writes that were not flushed: acknowledged data may be lost, and no flush of
     /// a host succeeds until a restart.
     pub lost: bool,

@@ -95,6 +95,9 @@ fn tell_store(entry: &mut Value, store: &ReadyStore) {
             entry["io"] = json!(if *direct { "direct" } else { "buffered" });
             entry["created"] = json!(created);
         }
+        ReadyStore::Memory { keeps } => {
+            entry["volatile"] = json!(if *keeps { "memory" } else { "null" });
+        }
         ReadyStore::Upstream { name, paths, ready, .. } => {
             entry["upstream"] = json!(name);
             entry["paths"] = json!(paths);
@@ -212,6 +215,12 @@ fn store(store: &ReadyStore) -> String {
             path.display(),
             if *created { " (created)" } else { "" },
         ),
+        ReadyStore::Memory { keeps: true } => {
+            String::from("in memory: IT IS GONE when the gateway stops")
+        }
+        ReadyStore::Memory { keeps: false } => {
+            String::from("null: WRITES ARE DROPPED, reads give zeroes")
+        }
         ReadyStore::Upstream { name, target, lun, paths, ready } => format!(
             "on upstream {name}: LUN {lun} of {target}, {ready} of {paths} {}",
             if *paths == 1 { "path" } else { "paths" },

@@ -1,5 +1,5 @@
-//! `[[store]]`: a file, a device or an upstream that keeps a part of a volume, and what is the same for a
-//! volume that is on nothing else.
+//! `[[store]]`: a file, a device, an upstream or memory that keeps a part of a volume, and what is the same for
+//! a volume that is on nothing else.
 
 use super::files::Files;
 use crate::config::diagnostic::{Code, Diagnostic, Span};
@@ -11,27 +11,29 @@ use crate::config::units::shorten;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use weir_flow::accept::PARTS_MAX;
-use weir_serve::config::{FileStore, IoMode, Layout, Where};
+use weir_serve::config::{FileStore, IoMode, Layout, MemoryStore, Where};
 
 /// The table.
 pub(super) static STORE: Section = Section {
     name: "store",
     many: Many::Times(0, 4_096),
-    effect: "a file, a block device or an upstream with a part of a volume, which names it in `stores`",
+    effect: "a file, a block device, an upstream or memory with a part of a volume, which names it in `stores`",
     keys: &[
         names::key("names the store"),
         Key {
             name: "file",
             kind: Kind::Text("a path; relative to this file"),
-            default: Default::Else("none; then `upstream` is required"),
+            default: Default::Else("none; then another place is required"),
             effect: "the file or block device; a missing file is made, sparse",
         },
         Key {
             name: "upstream",
             kind: Kind::Text("an upstream's name"),
-            default: Default::Else("none; then `file` is required"),
+            default: Default::Else("none; then another place is required"),
             effect: "the upstream that keeps its bytes",
         },
+        MEMORY,
+        NULL,
         Key {
             name: "backend",
             kind: Kind::Text("a backend's name"),
@@ -49,6 +51,31 @@ pub(super) static STORE: Section = Section {
     ],
     settings: &[],
 };
+
+/// A size in memory.
+pub(super) const MEMORY: Key = Key {
+    name: "memory",
+    kind: Kind::Size(512, 1 << 40),
+    default: Default::Else("none; then another place is required"),
+    effect: "bytes in memory of the gateway, for tests and benchmarks: all of it is gone when the gateway stops. A \
+             page of 4 KiB takes memory when it is written, and gives it back when hosts unmap it",
+};
+
+/// A size of nothing.
+pub(super) const NULL: Key = Key {
+    name: "null",
+    kind: Kind::Size(512, 1 << 60),
+    default: Default::Else("none; then another place is required"),
+    effect: "bytes that are nowhere, for benchmarks: writes are dropped, and reads give zeroes",
+};
+
+/// The keys that say where bytes are without a disk, and whether these places keep them.
+const MEMORY_KEYS: [(&str, bool); 2] = [("memory", true), ("null", false)];
+
+/// Whether a table says where bytes are.
+pub(super) fn is_placed(table: &Table<'_>) -> bool {
+    ["file", "upstream", "memory", "null"].into_iter().any(|key| table.has(key))
+}
 
 /// What is known when places are read.
 pub(super) struct Known<'a> {
@@ -73,6 +100,8 @@ pub(super) enum Place {
     },
     /// An upstream, and where it is named.
     Upstream(Option<usize>, Span),
+    /// Memory, or nothing, and where that is said.
+    Memory { size: Option<Read<u64>>, keeps: bool, span: Span },
 }
 
 impl Place {
@@ -84,6 +113,21 @@ impl Place {
         with_file: &[&str],
         known: &mut Known<'_>,
     ) -> Self {
+        for (place, keeps) in MEMORY_KEYS {
+            let size = table.number(context, place);
+            let Some(span) = table.value_span(place) else { continue };
+            for key in ["file", "upstream", "backend", "size", "io", "null"] {
+                let Some(written) = table.value_span(key).filter(|_| key != place) else {
+                    continue;
+                };
+                let message = format!("`{key}` is for a {what} that is not in `{place}`");
+                let diagnostic = Diagnostic::new(Code::Conflict, message)
+                    .at(written, "this value")
+                    .see(Some(&span), "its size, and that it has no other place");
+                context.report(diagnostic.help(format!("remove `{key}`, or `{place}`")));
+            }
+            return Self::Memory { size, keeps, span };
+        }
         let file = table.text(context, "file");
         let upstream = table.text(context, "upstream");
         let backend = match table.text(context, "backend") {
@@ -131,6 +175,10 @@ impl Place {
     pub(super) fn store(self, name: &str, size: Option<u64>) -> Option<Where> {
         match self {
             Self::Upstream(index, _) => Some(Where::Upstream { index: index?, size }),
+            Self::Memory { size, keeps, .. } => {
+                let (name, size) = (name.to_owned(), size?.value);
+                Some(Where::Memory(MemoryStore { name, size, keeps }))
+            }
             Self::File { path, backend, io, .. } => {
                 let (name, backend) = (name.to_owned(), backend.ok()?);
                 Some(Where::File(FileStore { name, path: path?, backend, size, io: io? }))
@@ -181,10 +229,8 @@ impl Stores {
             if let Some(name) = &name {
                 names.define(context, name, tables.len());
             }
-            let size = table.number(context, "size");
-            let sized = table.has("size");
-            if !table.has("file") && !table.has("upstream") {
-                let message = "`[[store]]` has neither `file` nor `upstream`";
+            if !is_placed(&table) {
+                let message = "`[[store]]` has none of `file`, `upstream`, `memory` and `null`";
                 let diagnostic =
                     Diagnostic::new(Code::MissingKey, message).at(table.span(), "this table");
                 let help =
@@ -192,6 +238,10 @@ impl Stores {
                 context.report(diagnostic.help(help));
             }
             let place = Place::read(context, &table, "store", &["file", "backend", "io"], known);
+            let (size, sized) = match &place {
+                Place::Memory { size, .. } => (size.clone(), true),
+                _ => (table.number(context, "size"), table.has("size")),
+            };
             let bytes = size.as_ref().map(|size| size.value);
             let store = name.as_ref().and_then(|name| place.store(&name.value, bytes));
             let store = store.filter(|_| size.is_some() == sized);
@@ -222,7 +272,7 @@ impl Stores {
             return None;
         };
         let diagnostics = context.diagnostics.len();
-        for key in ["file", "upstream", "backend", "size", "io"] {
+        for key in ["file", "upstream", "memory", "null", "backend", "size", "io"] {
             if let Some(written) = table.value_span(key) {
                 let message = format!("`{key}` is for a volume that has no `stores`");
                 let diagnostic = Diagnostic::new(Code::Conflict, message)

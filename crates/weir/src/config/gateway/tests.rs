@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use weir_serve::config::{Config, DigestPolicy, Export, Nbd, Redirect, Secret, Where};
-
 mod links;
+mod memory;
 mod stores;
 
 /// A volume, a target and two accounts that are in use, with more keys in each.

@@ -3,9 +3,9 @@
 use super::files::{State, is_device};
 use super::initiators;
 use super::log;
-use super::store::{Known, Place, Several, Stores};
+use super::store::{self, Known, Place, Several, Stores};
 use crate::config::cap;
-use crate::config::diagnostic::{Code, Diagnostic};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::{self, Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Noted, Read, Table};
@@ -13,31 +13,34 @@ use crate::config::units::SIZE;
 use crate::config::value::Value;
 use std::path::PathBuf;
 use weir_flow::accept::{CHUNK_MAX, CHUNK_MIN};
-use weir_serve::config::{Layout, Volume};
+use weir_serve::config::{Layout, Volume, Where};
 
 /// The table.
 pub(super) static VOLUME: Section = Section {
     name: "volume",
     many: Many::Times(1, 1_024),
-    effect: "a disk that hosts see, kept in a file, on a block device, on an upstream, or on several of them",
+    effect: "a disk that hosts see, kept in a file, on a block device, on an upstream, in memory, or on several of \
+             them",
     keys: &[
         names::key("names the volume"),
         Key {
             name: "file",
             kind: Kind::Text("a path; relative to this file"),
-            default: Default::Else("none; then `upstream` or `stores` is required"),
+            default: Default::Else("none; then another place is required"),
             effect: "the file or block device with its bytes; a missing file is made, sparse",
         },
         Key {
             name: "upstream",
             kind: Kind::Text("an upstream's name"),
-            default: Default::Else("none; then `file` or `stores` is required"),
+            default: Default::Else("none; then another place is required"),
             effect: "the upstream that keeps its bytes; its size is the volume's",
         },
+        store::MEMORY,
+        store::NULL,
         Key {
             name: "stores",
             kind: Kind::Texts("names of `[[store]]` tables, in order"),
-            default: Default::Else("none; then `file` or `upstream` is required"),
+            default: Default::Else("none; then another place is required"),
             effect: "the stores that its bytes are on. Stores can be added at the end of a `concat` volume, \
                      whose last one has a size; else they and their order stay as long as there is data",
         },
@@ -129,7 +132,7 @@ pub(super) static VOLUME: Section = Section {
             name: "state",
             kind: Kind::Text("a path; relative to this file"),
             default: Default::Else(
-                "`file` with `.state` appended; none for a block device, an upstream or several stores",
+                "`file` with `.state` appended; none for a block device, an upstream, memory or several stores",
             ),
             effect: "the file that remembers reservations and what else must survive a restart",
         },
@@ -217,6 +220,7 @@ fn one(
     let thin = table.flag(context, "thin");
     let sizes = match &kept {
         Stored::Several(several) => &several.sizes[..],
+        Stored::One(Place::Memory { size, .. }) => size.as_slice(),
         Stored::One(_) => size.as_slice(),
     };
     for size in sizes {
@@ -248,11 +252,29 @@ fn one(
             context.report(diagnostic.help(format!("remove `{key}` or `read_only`")));
         }
     }
+    let lost = kept.lost().cloned();
+    if let Some(lost) = &lost {
+        let is_on = |flag: &Option<Read<bool>>| flag.as_ref().is_some_and(|flag| flag.value);
+        let promises = [
+            ("state", table.has("state")),
+            ("log", table.has("log")),
+            ("sanitize", is_on(&sanitize)),
+            ("atomic", is_on(&atomic)),
+        ];
+        for (key, _) in promises.into_iter().filter(|&(_, promised)| promised) {
+            let message = format!("`{key}` is for a volume whose data outlives the gateway");
+            let diagnostic = Diagnostic::new(Code::Conflict, message)
+                .at_some(table.value_span(key).as_ref(), "this promises to keep something")
+                .see(Some(lost), "what is here is gone when the gateway stops");
+            context
+                .report(diagnostic.help(format!("remove `{key}`, or keep the volume in a file")));
+        }
+    }
     let elsewhere = match &kept {
         Stored::One(Place::Upstream(_, span)) | Stored::Several(Several { span, .. }) => Some(span),
-        Stored::One(Place::File { .. }) => None,
+        Stored::One(_) => None,
     };
-    if let (Some(span), Some(atomic)) = (elsewhere, &atomic)
+    if let (Some(span), Some(atomic), None) = (elsewhere, &atomic, &lost)
         && atomic.value
     {
         let message = "`atomic` is for a volume in one file or on one device";
@@ -262,8 +284,14 @@ fn one(
         context.report(diagnostic.help("remove `atomic`"));
     }
     let promises = [("sanitize", sanitize.as_ref()), ("atomic", atomic.as_ref())];
-    let state = state(context, table, &kept, promises, known);
-    let log = log::read(context, table, [read_only.as_ref(), sanitize.as_ref()], known);
+    let (state, log) = if lost.is_some() {
+        let log =
+            if table.has("log") { Err(Noted) } else { log::read(context, table, [None; 2], known) };
+        (Ok(None), log)
+    } else {
+        let state = state(context, table, &kept, promises, known);
+        (state, log::read(context, table, [read_only.as_ref(), sanitize.as_ref()], known))
+    };
     let cap = cap::read(context, table);
     let size = table.optional("size", size).ok()?;
     let (stores, layout) = match kept {
@@ -299,6 +327,19 @@ enum Stored {
     Several(Several),
 }
 
+impl Stored {
+    /// Where it is said that data, or a part of it, is gone when the gateway stops, if that is so.
+    fn lost(&self) -> Option<&Span> {
+        match self {
+            Self::One(Place::Memory { span, .. }) => Some(span),
+            Self::Several(Several { laid: Some((stores, _)), span, .. }) => {
+                stores.iter().any(|store| matches!(store, Where::Memory(_))).then_some(span)
+            }
+            _ => None,
+        }
+    }
+}
+
 fn kept(
     context: &mut Context,
     table: &Table<'_>,
@@ -308,10 +349,11 @@ fn kept(
     if let Some(several) = stores.of_volume(context, table) {
         return Stored::Several(several);
     }
-    if !table.has("file") && !table.has("upstream") {
-        let message = "`[[volume]]` has neither `file` nor `upstream` nor `stores`";
+    if !store::is_placed(table) {
+        let message = "`[[volume]]` has none of `file`, `upstream`, `memory`, `null` and `stores`";
         let diagnostic = Diagnostic::new(Code::MissingKey, message).at(table.span(), "this table");
-        let help = "add `file = \"…\"`: the file or block device with its bytes; or `upstream` or `stores`";
+        let help =
+            "add `file = \"…\"`: the file or block device with its bytes; or another of these";
         context.report(diagnostic.help(help));
     }
     Stored::One(Place::read(context, table, "volume", &FILE_KEYS, known))
@@ -345,6 +387,7 @@ fn state(
             ("a block device", file.span.as_ref(), beside)
         }
         Stored::One(Place::Upstream(_, span)) => ("an upstream", Some(span), None),
+        Stored::One(Place::Memory { .. }) => return Ok(None),
         Stored::Several(Several { span, .. }) => {
             ("a volume that names its `stores`", Some(span), None)
         }
