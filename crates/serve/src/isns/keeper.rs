@@ -1,6 +1,7 @@
 //! The thread that keeps the registrations, and the event loop's end of it.
 
-use super::caller::Caller;
+use super::caller::{Caller, Then};
+use super::lines::SUM;
 use super::server::Server;
 use super::{Registration, ServerState};
 use crate::clock::{Clock, unix_nanos};
@@ -10,13 +11,14 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use tracing::{debug, warn};
+use weir_wire::isns::{Failure, Phase};
 
-/// The event loop's end. When it is dropped the portals are deregistered, which takes 2 s at most.
+/// The event loop's end. When it is dropped the portals are deregistered, which takes 2 s, and never more than 3 s.
 pub(crate) struct Isns {
     /// Where the gateway listens for iSCSI.
     listening: Vec<SocketAddr>,
@@ -27,6 +29,8 @@ pub(crate) struct Isns {
     waker: Waker,
     states: Arc<Mutex<Vec<ServerState>>>,
     thread: Option<JoinHandle<()>>,
+    /// Its other end goes with the thread.
+    ended: Receiver<()>,
 }
 
 enum News {
@@ -53,6 +57,7 @@ impl Isns {
         registration.callback = callback;
         let states = Arc::new(Mutex::new(Vec::new()));
         let (to_thread, news) = channel();
+        let (running, ended) = channel();
         let keeper = Keeper {
             poll,
             news,
@@ -65,11 +70,17 @@ impl Isns {
             going: Vec::new(),
             callers: Vec::new(),
             leaving: false,
+            more: false,
+            cannot_accept: None,
             states: states.clone(),
         };
-        let thread = Builder::new().name("weir-isns".to_owned()).spawn(move || keeper.run())?;
+        let run = move || {
+            let _running = running;
+            keeper.run();
+        };
+        let thread = Builder::new().name("weir-isns".to_owned()).spawn(run)?;
         let (to_thread, thread) = (Some(to_thread), Some(thread));
-        Ok(Some(Self { listening, name, callback, to_thread, waker, states, thread }))
+        Ok(Some(Self { listening, name, callback, to_thread, waker, states, thread, ended }))
     }
 
     /// Registers what another configuration has.
@@ -102,10 +113,13 @@ impl Isns {
 impl Drop for Isns {
     fn drop(&mut self) {
         self.to_thread = None;
-        let woken = self.waker.wake();
-        if let Some(thread) = self.thread.take().filter(|_| woken.is_ok())
-            && thread.join().is_err()
-        {
+        // Without it the thread ends later, and is not waited for.
+        let _ = self.waker.wake();
+        if self.ended.recv_timeout(END_LIMIT) == Err(RecvTimeoutError::Timeout) {
+            warn!(
+                "the thread of iSNS has not ended: hosts may find this gateway until its registration expires"
+            );
+        } else if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             warn!("the thread of iSNS has failed");
         }
     }
@@ -132,6 +146,10 @@ struct Keeper {
     going: Vec<Server>,
     callers: Vec<Caller>,
     leaving: bool,
+    /// Whether a connection may have more to read, of which no event tells.
+    more: bool,
+    /// When the log has that no connection can be accepted.
+    cannot_accept: Option<Duration>,
     states: Arc<Mutex<Vec<ServerState>>>,
 }
 
@@ -147,7 +165,7 @@ impl Keeper {
             let registry = self.poll.registry();
             for (index, server) in self.servers.iter_mut().chain(&mut self.going).enumerate() {
                 let place = (registry, Token(FIRST_CONNECTION + index));
-                server.drive(now, place, &self.registration);
+                self.more |= server.drive(now, place, &self.registration);
             }
             self.publish(now);
             let gone = self.going.iter().all(Server::has_left);
@@ -157,12 +175,16 @@ impl Keeper {
             if !self.leaving && gone && self.next.is_some() {
                 continue;
             }
-            let timeout = self.deadline().map(|at| at.saturating_sub(now));
+            let timeout = if self.more {
+                Some(Duration::ZERO)
+            } else {
+                self.deadline().map(|at| at.saturating_sub(now))
+            };
             if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != ErrorKind::Interrupted
             {
                 warn!(%error, "iSNS: cannot wait for events: registrations are not refreshed any more");
-                return;
+                return self.give_up(now, &error);
             }
             if events.iter().any(|event| event.token() == LISTENER) {
                 self.accept();
@@ -229,6 +251,13 @@ impl Keeper {
         *self.states.lock().unwrap_or_else(PoisonError::into_inner) = states;
     }
 
+    /// Nothing is done any more: what was registered expires, and operators shall know why.
+    fn give_up(&self, now: Duration, error: &io::Error) {
+        for state in &mut *self.states.lock().unwrap_or_else(PoisonError::into_inner) {
+            give_up(state, now, error);
+        }
+    }
+
     /// Accepts connections of servers, and of no other.
     fn accept(&mut self) {
         let now = self.now();
@@ -239,7 +268,10 @@ impl Keeper {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => {
                     // The next connection tries again.
-                    warn!(%error, "iSNS: cannot accept a connection of a server");
+                    if self.cannot_accept.is_none_or(|at| at + SUM <= now) {
+                        self.cannot_accept = Some(now);
+                        warn!(%error, "iSNS: cannot accept a connection of a server");
+                    }
                     return;
                 }
             };
@@ -261,18 +293,32 @@ impl Keeper {
 
     /// Answers servers that have called, and closes connections on which nothing comes.
     fn answer_callers(&mut self, now: Duration) {
-        let Self { registration, servers, callers, .. } = self;
+        let Self { registration, servers, callers, more, .. } = self;
+        *more = false;
         callers.retain_mut(|caller| {
-            let (notices, open) = caller.drive(now, &registration.own(caller.local));
-            for notice in notices {
+            let heard = caller.drive(now, &registration.own(caller.local));
+            *more |= heard.then == Then::Read;
+            for notice in heard.notices() {
                 let of =
                     servers.iter_mut().filter(|one| one.address.ip().to_canonical() == caller.from);
                 of.for_each(|server| server.notice(now, notice));
             }
-            open && now < caller.until
+            heard.then != Then::Close && now < caller.until
         });
     }
 }
+
+/// The state at a server that is not asked any more.
+pub(super) fn give_up(state: &mut ServerState, now: Duration, error: &io::Error) {
+    if state.view.phase != Phase::Left {
+        let failure = Failure::Connect(format!("cannot wait for events: {error}"));
+        (state.view.phase, state.view.since) = (Phase::Waiting, now);
+        (state.view.failure, state.view.next) = (Some((now, failure)), None);
+    }
+}
+
+/// How long the end of the thread is waited for: more than leaving takes.
+const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// Connections of servers at once; one more is closed.
 const CALLERS_MAX: usize = 8;

@@ -1,5 +1,6 @@
 //! The connection to one iSNS server, and the client that uses it.
 
+use super::caller::READ_MAX;
 use super::lines::Lines;
 use super::{Registration, ServerState};
 use mio::net::TcpStream;
@@ -62,13 +63,13 @@ impl Server {
         ServerState { address: self.address, view }
     }
 
-    /// Does what is due, and what the connection allows.
+    /// Does what is due, and what the connection allows; whether there may be more to read.
     pub(super) fn drive(
         &mut self,
         now: Duration,
         (registry, token): (&Registry, Token),
         registration: &Registration,
-    ) {
+    ) -> bool {
         self.client.tick(now);
         self.close_unused();
         if self.client.wants_connection(now) {
@@ -80,11 +81,12 @@ impl Server {
         }
         let exchanged = self.exchange(now, registration);
         match exchanged {
-            Ok(true) => {}
-            Ok(false) => self.client.disconnected(now, None),
-            Err(error) => self.client.disconnected(now, Some(error.to_string())),
+            Ok(Some(_)) => {}
+            Ok(None) => self.client.disconnected(now, None),
+            Err(ref error) => self.client.disconnected(now, Some(error.to_string())),
         }
         self.close_unused();
+        self.stream.is_some() && matches!(exchanged, Ok(Some(true)))
     }
 
     fn close_unused(&mut self) {
@@ -94,16 +96,17 @@ impl Server {
         }
     }
 
-    /// Reads and writes what there is; false at the end of the connection.
-    fn exchange(&mut self, now: Duration, registration: &Registration) -> io::Result<bool> {
-        let Some(stream) = &mut self.stream else { return Ok(true) };
+    /// Reads up to a limit, and writes what there is; whether there may be more to read, or nothing at the end of the
+    /// connection.
+    fn exchange(&mut self, now: Duration, registration: &Registration) -> io::Result<Option<bool>> {
+        let Some(stream) = &mut self.stream else { return Ok(Some(false)) };
         if self.local.is_none() {
             if let Some(error) = stream.take_error()? {
                 return Err(error);
             }
             match stream.peer_addr() {
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(Some(false)),
                 Err(error) => return Err(error),
             }
             let local = stream.local_addr()?.ip().to_canonical();
@@ -111,15 +114,17 @@ impl Server {
             self.client.connected(now, registration.objects(local));
         }
         let mut bytes = [0; 8 << 10];
-        while self.client.uses_connection() {
+        let (mut left, mut more) = (READ_MAX, true);
+        while more && left > 0 && self.client.uses_connection() {
             match stream.read(&mut bytes) {
-                Ok(0) => return Ok(false),
+                Ok(0) => return Ok(None),
                 Ok(length) => {
+                    left = left.saturating_sub(length);
                     self.input.extend(&bytes[..length]);
                     let taken = self.client.receive(now, &self.input);
                     self.input.drain(..taken);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => more = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -132,7 +137,7 @@ impl Server {
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+        Ok(Some(more))
     }
 }
 

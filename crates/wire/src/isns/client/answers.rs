@@ -174,12 +174,17 @@ impl Client {
             | Failure::Removed
             | Failure::NoPortal => false,
         };
+        // A server that ends each connection when it has all is not asked all the time.
+        if self.connected.take().is_some_and(|at| at + STEADY <= now) {
+            self.in_a_row = 0;
+        }
         let wait = if for_people { WAIT_FOR_PEOPLE } else { self.backoff() };
         let held = !self.ledger.has().is_empty();
         // With what chance adds it is a third of the period at most.
         let most = Duration::from_secs(self.period.into()) / 3 * 4 / 5;
         let wait = self.jittered(if held { wait.min(most) } else { wait });
         (self.failures, self.failure) = (self.failures.saturating_add(1), Some((now, failure)));
+        self.in_a_row = self.in_a_row.saturating_add(1);
         self.channel.reset();
         self.state =
             if self.leaving.is_some() { State::Left } else { State::Waiting { until: now + wait } };
@@ -188,7 +193,7 @@ impl Client {
 
     /// 1, 2, 4 to 60 s.
     fn backoff(&self) -> Duration {
-        let seconds = 1_u64.checked_shl(self.failures.min(6)).unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        let seconds = 1_u64.checked_shl(self.in_a_row.min(6)).unwrap_or(WAIT_MAX).min(WAIT_MAX);
         Duration::from_secs(seconds)
     }
 
@@ -210,6 +215,9 @@ fn names(shown: &[Attribute<'_>], name: &str) -> bool {
 
 /// The longest wait after a failure that trying again may cure, in seconds.
 const WAIT_MAX: u64 = 60;
+
+/// After a connection that lasted for this time the waits are short again.
+const STEADY: Duration = Duration::from_mins(1);
 
 /// The wait after a failure that trying again does not cure.
 const WAIT_FOR_PEOPLE: Duration = Duration::from_mins(10);

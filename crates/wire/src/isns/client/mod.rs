@@ -142,6 +142,10 @@ pub struct Client {
     answered: Option<Duration>,
     failure: Option<(Duration, Failure)>,
     failures: u32,
+    /// When the connection was made, if there is one.
+    connected: Option<Duration>,
+    /// Failures since a connection lasted: what the wait after one depends on.
+    in_a_row: u32,
     random: u64,
 }
 
@@ -166,6 +170,8 @@ impl Client {
             answered: None,
             failure: None,
             failures: 0,
+            connected: None,
+            in_a_row: 0,
         }
     }
 
@@ -188,6 +194,7 @@ impl Client {
     /// The connection is made; these objects shall be registered.
     pub fn connected(&mut self, now: Duration, objects: Objects) {
         self.channel.reset();
+        self.connected = Some(now);
         // The server may have been started again.
         self.events = Events::NotAsked;
         self.want(now, objects);
