@@ -94,8 +94,11 @@ fn random_work(gateway: &Gateway) {
     session.logout();
 }
 
+/// A command that has not ended: its tag, its bytes of the volume, and for a read what they must be.
+type Open = (u32, Range<usize>, Option<Vec<u8>>);
+
 /// Waits for the commands in flight; each read has what was expected.
-fn end(session: &mut Session, open: &mut Vec<(u32, Range<usize>, Option<Vec<u8>>)>) {
+fn end(session: &mut Session, open: &mut Vec<Open>) {
     for (itt, range, expected) in open.drain(..) {
         let data = session.wait(itt).good();
         assert!(expected.is_none_or(|expected| data == expected), "{range:?}");
