@@ -215,3 +215,10 @@ fn what_long_runs_found_stays_mended() {
         holds(&Plan::new(seed));
     }
 }
+
+/// Workloads of long runs in which the log was wrong. After a crash that had kept a batch of the first segment and not its
+/// header, a super block named a segment that had never been begun, and the next start refused the log as damaged (734).
+#[test]
+fn what_long_runs_found_in_the_log_stays_mended() {
+    holds(&Plan::new(734));
+}

@@ -451,6 +451,7 @@ impl Walk {
             bypassed: block.bypassed,
             witnessed: self.claims.durable.min(next - 1),
             next,
+            oldest: block.oldest,
             next_segment: self.claims.number + 1,
             live: self.live,
             found,

@@ -27,6 +27,8 @@ pub struct Recovered {
     pub(super) bypassed: bool,
     pub(super) witnessed: u64,
     pub(super) next: u64,
+    /// The oldest segment that the newest super block names.
+    pub(super) oldest: u64,
     pub(super) next_segment: u64,
     pub(super) live: Vec<Segment>,
     /// Records after `before`, without a gap.
@@ -71,6 +73,7 @@ impl Recovered {
             bypassed: true,
             witnessed: first - 1,
             next: first,
+            oldest: 1,
             next_segment: 1,
             live: Vec::new(),
             found: Vec::new(),
@@ -135,7 +138,8 @@ impl Recovered {
             applied_super: self.applied_super,
             bypassed: self.bypassed,
         };
-        let space = Space::new(settings, &self.live, self.next_segment, durable);
+        let numbers = (self.oldest, self.next_segment);
+        let space = Space::new(settings, &self.live, numbers, durable);
         let seqs = (self.before + 1..).zip(&self.found);
         let copies = seqs.filter(|(_, one)| one.copy).map(|(seq, one)| (seq, one.epoch)).collect();
         let records = Records::new(self.before, records, copies, index);
@@ -214,6 +218,7 @@ impl Recovered {
             u64::from(self.bypassed),
             self.witnessed,
             self.next,
+            self.oldest,
             self.next_segment,
             self.live.len() as u64,
         ] {
@@ -238,7 +243,7 @@ impl Recovered {
         let mut rest = bytes;
         let log = *take::<16>(&mut rest)?;
         let block = u32::from_le_bytes(*take(&mut rest)?);
-        let mut values = [0; 13];
+        let mut values = [0; 14];
         for value in &mut values {
             *value = number(&mut rest)?;
         }
@@ -254,6 +259,7 @@ impl Recovered {
             passed,
             witnessed,
             next,
+            oldest,
             next_segment,
             count,
         ] = values;
@@ -287,6 +293,9 @@ impl Recovered {
                 frozen: true,
             });
         }
+        if live.first().map_or(next_segment, |first| first.number) < oldest {
+            return Err(DecodeError);
+        }
         let mut found = Vec::new();
         while !rest.is_empty() {
             let kind = u8::try_from(number(&mut rest)?).ok().and_then(RecordKind::from_code);
@@ -319,6 +328,7 @@ impl Recovered {
             bypassed: passed == 1,
             witnessed,
             next,
+            oldest,
             next_segment,
             live,
             found,

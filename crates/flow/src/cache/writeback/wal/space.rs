@@ -53,7 +53,7 @@ pub(crate) struct Space {
     slots: Vec<Slot>,
     live: VecDeque<Segment>,
     next_number: u64,
-    /// What the durable super block says.
+    /// What the durable super block names.
     oldest_marked: u64,
     pins: BTreeSet<Pin>,
     next_pin: u64,
@@ -63,12 +63,12 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// What recovery has found; records up to `durable` are durable, others may only seem to be there
-    /// until [`opened`](Self::opened).
+    /// What recovery has found, `oldest_marked` in the super block; records up to `durable` are durable, others may only seem
+    /// to be there until [`opened`](Self::opened).
     pub(crate) fn new(
         settings: &Settings,
         live: &[Segment],
-        next_number: u64,
+        (oldest_marked, next_number): (u64, u64),
         durable: u64,
     ) -> Self {
         let mut slots = alloc::vec![Slot::Free; settings.segments() as usize];
@@ -84,13 +84,12 @@ impl Space {
             }
             position += settings.segment;
         }
-        let oldest = live.front().map_or(next_number, |segment| segment.number);
         Self {
             segment: settings.segment,
             slots,
             live,
             next_number,
-            oldest_marked: oldest,
+            oldest_marked,
             pins: BTreeSet::new(),
             next_pin: 0,
             position,
@@ -358,7 +357,7 @@ mod tests {
     fn space() -> Space {
         let settings =
             Settings { capacity: SUPERS + 3 * 65536, segment: 65536, ..Settings::default() };
-        Space::new(&settings, &[], 1, 0)
+        Space::new(&settings, &[], (1, 1), 0)
     }
 
     /// A super block never names a segment whose header may be lost, so that a crash between the two leaves
@@ -372,6 +371,30 @@ mod tests {
         space.open([1; 16], 1, (1, 0));
         assert_eq!((space.oldest(), space.nameable(), space.wants_mark()), (2, 1, false));
         space.seal();
+        assert_eq!((space.nameable(), space.wants_mark()), (2, true));
+    }
+
+    /// Nor one that recovery has found and that only seems to be there, nor the one after a segment of which recovery has found
+    /// only a number: what the super block named before is named again.
+    #[test]
+    fn a_super_block_names_no_segment_that_a_crash_may_lose() {
+        let settings =
+            Settings { capacity: SUPERS + 3 * 65536, segment: 65536, ..Settings::default() };
+        let nothing = Space::new(&settings, &[], (1, 2), 0);
+        assert_eq!((nothing.oldest(), nothing.nameable(), nothing.wants_mark()), (2, 1, false));
+        let found = Segment {
+            number: 2,
+            slot: 1,
+            first: 1,
+            last: 4,
+            length: 8192,
+            sealed: 8192,
+            position: 0,
+            frozen: true,
+        };
+        let mut space = Space::new(&settings, &[found], (1, 3), 0);
+        assert_eq!((space.oldest(), space.nameable(), space.wants_mark()), (2, 1, false));
+        space.opened();
         assert_eq!((space.nameable(), space.wants_mark()), (2, true));
     }
 
@@ -411,7 +434,7 @@ mod tests {
     fn four() -> Space {
         let settings =
             Settings { segment: 2 << 20, capacity: 8192 + (8 << 20), ..Settings::default() };
-        Space::new(&settings, &[], 1, 0)
+        Space::new(&settings, &[], (1, 1), 0)
     }
 
     /// A place is not written over before its records are upstream, a super block that names a later
