@@ -54,6 +54,11 @@ impl Parameter {
         Self { name, unit: Unit::Flag, min: 0, max: 1, default: default as u64, effect }
     }
 
+    /// A time of up to an hour, in nanoseconds.
+    pub const fn time(name: &'static str, default: u64, effect: &'static str) -> Self {
+        Self { name, unit: Unit::Time, min: 0, max: 3_600_000_000_000, default, effect }
+    }
+
     /// A choice of words, of which the first is the default.
     pub const fn word(
         name: &'static str,

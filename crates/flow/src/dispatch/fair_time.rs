@@ -18,7 +18,7 @@ use super::lanes::{Lanes, Slots};
 use super::queues::Waiting;
 use super::{Build, DispatchPolicy, Setup, Weight, Work, estimate, lanes};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Parameter, Policy, Property, Rule, Unit, Values};
+use crate::policy::{Parameter, Policy, Property, Rule, Values};
 use crate::request::{BackendId, LinkId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,13 +30,13 @@ pub(super) const POLICY: Policy<Build> = Policy {
     properties: &[Property::SharesTime],
     parameters: &[
         Parameter { default: 0, ..lanes::DEPTH },
-        time(
+        Parameter::time(
             "credit",
             1_000_000,
             "how far a stream that comes back is ahead of the others; more makes it \
             answer faster, and takes more from them",
         ),
-        time(
+        Parameter::time(
             "lead",
             2_000_000,
             "how much more of one backend than its share a stream may have while it \
@@ -46,11 +46,6 @@ pub(super) const POLICY: Policy<Build> = Policy {
     ],
     build: |values, setup| Box::new(FairTime::new(values, setup)),
 };
-
-/// A parameter of up to an hour.
-const fn time(name: &'static str, default: u64, effect: &'static str) -> Parameter {
-    Parameter { name, unit: Unit::Time, min: 0, max: 3_600_000_000_000, default, effect }
-}
 
 struct FairTime {
     credit: Duration,
