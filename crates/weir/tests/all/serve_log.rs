@@ -241,6 +241,8 @@ luns = {{ 0 = "disk" }}
         status["volumes"][0]["log"]["storage"].as_str().unwrap().to_owned()
     };
     session.write(0, &[1; 4096]);
+    // It covers what may have bypassed the log before: without the storage no flush could.
+    session.execute(synchronize16(), Transfer::None).good();
     assert_eq!(storage(), "up");
     far.kill();
     eventually("word that the storage is away", || (storage() == "away").then_some(()));
