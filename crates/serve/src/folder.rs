@@ -1,7 +1,8 @@
-//! The folders that files and sockets are in.
+//! The folders that files and sockets are in, and which file has a name.
 
 use rustix::fs::{Access, access};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The folder that a path is in.
@@ -26,4 +27,10 @@ pub(crate) fn can_make(path: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::NotADirectory.into());
     }
     Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+/// The device and the inode of the file that has this name now.
+pub(crate) fn file_id(path: &Path) -> Option<(u64, u64)> {
+    let found = path.metadata().ok()?;
+    Some((found.dev(), found.ino()))
 }

@@ -28,9 +28,9 @@ pub struct Change {
 pub struct KeyChange {
     /// The key; `luns.1` is the entry 1 of `luns`.
     pub key: String,
-    /// What was in force, a default as well; `None` if nothing was.
+    /// What was in force, a default as well; `None` if nothing was, and of a secret.
     pub from: Option<String>,
-    /// What is in force now; `None` if nothing is.
+    /// What is in force now; `None` if nothing is, and of a secret.
     pub to: Option<String>,
 }
 
@@ -51,6 +51,7 @@ impl fmt::Display for Change {
             match (from.as_deref(), to.as_deref()) {
                 (None, Some(to)) if sign == '+' => write!(f, "{key} {to}")?,
                 (Some(from), None) if sign == '-' => write!(f, "{key} {from}")?,
+                (None, None) => write!(f, "{key} changes")?,
                 (from, to) => {
                     write!(f, "{key} {} → {}", from.unwrap_or("none"), to.unwrap_or("none"))?;
                 }

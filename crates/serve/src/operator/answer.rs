@@ -4,7 +4,7 @@ use super::backends::Backends;
 use super::flight::{Asked, Within};
 use super::metrics::page::Format;
 use super::metrics::scraper::Wanted;
-use super::protocol::{Answer, Leaving, Refusal, Request};
+use super::protocol::{Answer, Leaving, NAME_MAX, Refusal, Request};
 use super::view::View;
 use super::{Asker, Manner, Question, paths, snapshot, status};
 use crate::clock::unix_nanos;
@@ -150,6 +150,9 @@ impl ControlHandler<'_> {
                 return Ok(Reaction::Reload(client, Manner { dry_run, force }, None));
             }
             Request::Apply { name, text, dry_run, force } => {
+                if name.len() > NAME_MAX {
+                    return Err(Refusal::LongName(name.len()));
+                }
                 if view.stopping {
                     return Err(Refusal::Stopping);
                 }

@@ -25,11 +25,11 @@ pub use http::openapi::document as openapi_document;
 pub use metrics::families_page;
 pub use protocol::{
     Answer, BackendStatus, Behind, Bucket, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus,
-    FlashStatus, GatewayStatus, IsnsStatus, LINE_MAX, LearnedSpeed, Leaving, Line, Load, LogStatus,
-    LostStatus, OverdueRequest, PathStatus, Problem, RecorderStatus, Request, RequestCounts,
-    Sample, SessionStatus, ShareStatus, Slow, SlowRequest, Spread, StageStatus, Status,
-    StreamStatus, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict, VolumeStatus,
-    Wait,
+    FileId, FlashStatus, GatewayStatus, IsnsStatus, LINE_MAX, LearnedSpeed, Leaving, Line, Load,
+    LogStatus, LostStatus, OverdueRequest, PathStatus, Problem, RecorderStatus, Request,
+    RequestCounts, Sample, SessionStatus, ShareStatus, Slow, SlowRequest, Spread, StageStatus,
+    Status, StreamStatus, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict,
+    VolumeStatus, Wait,
 };
 
 pub(crate) use protocol::Refusal;

@@ -22,7 +22,7 @@ pub use slow::{Behind, RecorderStatus, Slow, SlowRequest, Wait};
 pub use turned_away::TurnedAwayStatus;
 pub use volumes::{FenceStatus, LogStatus, LostStatus, VolumeStatus};
 
-pub use reload::Verdict;
+pub use reload::{FileId, Verdict};
 
 mod paths;
 
@@ -39,6 +39,9 @@ pub const VERSION: u32 = 1;
 /// The longest line of a request in bytes, without its end: a configuration fits. A longer one is refused, and the
 /// connection is closed.
 pub const LINE_MAX: usize = 2 << 20;
+
+/// The longest `name` of [`Request::Apply`] in bytes: what a path may have (`PATH_MAX`). It is in each diagnostic.
+pub(crate) const NAME_MAX: usize = 4_096;
 
 /// A request or an answer as it is written: with its version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -146,7 +149,7 @@ pub enum Request {
     /// Put this configuration into force. Answered with [`Answer::Reloaded`].
     #[serde(rename = "apply")]
     Apply {
-        /// What messages call it.
+        /// What messages call it; at most [`NAME_MAX`] bytes.
         name: String,
         /// Its text. Paths in it are relative to the folder of the file that the gateway was started with.
         text: String,

@@ -9,10 +9,11 @@ use super::{Gateway, core_dumps};
 use crate::ServeError;
 use crate::clock::unix_nanos;
 use crate::config::{self, Candidate, Change, Config, Given, Places, Rejected};
+use crate::folder::file_id;
 use crate::operator::backends::Backends;
 use crate::operator::changes::complete;
 use crate::operator::http::guard::Guard;
-use crate::operator::{Manner, Verdict};
+use crate::operator::{FileId, Manner, Verdict};
 use crate::storage::file::atomic_journal;
 use crate::storage::file::backing::remove_made;
 use crate::storage::layout::{self, open_volume, unmake};
@@ -76,8 +77,10 @@ impl<K: Kernel> Gateway<'_, K> {
         let mut changes = result?;
         let changes_left_out = changes.len().saturating_sub(CHANGES) as u64;
         changes.truncate(CHANGES);
-        let file = self.reader.file().map(|file| file.display().to_string());
-        Ok(Verdict { dry_run, changes, changes_left_out, file })
+        let file = self.reader.file();
+        let file_id = file.and_then(file_id).map(|(device, inode)| FileId { device, inode });
+        let file = file.map(|file| file.display().to_string());
+        Ok(Verdict { dry_run, changes, changes_left_out, file, file_id })
     }
 
     /// Reads a configuration and finds out what changes.

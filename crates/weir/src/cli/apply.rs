@@ -45,14 +45,14 @@ impl Apply {
             });
         }
         let would = self.ask.question(self.request(&source, true))?;
-        let Answer::Reloaded(Verdict { file, .. }) = would else {
+        let Answer::Reloaded(Verdict { file, file_id, .. }) = would else {
             return Err(Failure::unexpected("the gateway answered a different request"));
         };
         let Some(file) = file else {
             let message = "--save: the gateway was started without a file";
             return Err(Failure::new(Exit::Usage, message, "start it with one: weir serve CONFIG"));
         };
-        let successor = Successor::prepare(Path::new(&file), &source.text)?;
+        let successor = Successor::prepare((Path::new(&file), file_id), &source.text)?;
         let reply = self.ask.reply(self.request(&source, false));
         let reply = reply.map_err(|failure| failure.and(&format!("{file} was not replaced")))?;
         // It is in force now: the file is replaced whatever becomes of the output.

@@ -6,6 +6,7 @@ use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use weir_serve::operator::FileId;
 
 /// Two files beside the one to replace: its new text, and what it is now.
 pub(super) struct Successor {
@@ -18,19 +19,32 @@ pub(super) struct Successor {
 
 impl Successor {
     /// Writes the new text with the owner and the mode of the file, and keeps the old one. Nothing that was there changes.
-    pub(super) fn prepare(file: &Path, text: &str) -> Result<Self, Failure> {
+    /// `id` is which file the gateway finds under this name.
+    pub(super) fn prepare(
+        (file, id): (&Path, Option<FileId>),
+        text: &str,
+    ) -> Result<Self, Failure> {
         refuse_exposed(file, text)?;
-        Self::beside(file, text).map_err(|error| {
+        Self::beside(file, id, text).map_err(|error| {
             let message = format!("cannot replace {}: {error}", file.display());
             let help = "nothing was changed: run it on the machine of the gateway, as a user that may write there";
             Failure::new(Exit::Unavailable, message, help)
         })
     }
 
-    fn beside(file: &Path, text: &str) -> io::Result<Self> {
+    fn beside(file: &Path, id: Option<FileId>, text: &str) -> io::Result<Self> {
         // A link stays one.
         let file = file.canonicalize()?;
         let seen = file.metadata()?;
+        match id {
+            Some(id) if id == (FileId { device: seen.dev(), inode: seen.ino() }) => {}
+            Some(_) => {
+                return Err(io::Error::other(
+                    "it is not the file that the gateway finds under this name, which is in another mount namespace",
+                ));
+            }
+            None => return Err(io::Error::other("the gateway finds no file under this name")),
+        }
         if seen.dev() != folder(&file).metadata()?.dev() || is_mounted(&mounts(), &file) {
             return Err(io::Error::other("it is a mount point, which cannot be renamed over"));
         }

@@ -20,6 +20,8 @@ pub(crate) struct Source {
     pub(crate) text: String,
     /// The folder that paths in it are relative to.
     folder: PathBuf,
+    /// A client has sent the text: `path` is a name on its side, and no file that this process has read.
+    is_sent: bool,
     /// Where each line begins, the first one too.
     starts: Vec<usize>,
 }
@@ -31,12 +33,12 @@ impl Source {
         let starts = std::iter::once(0).chain(after).collect();
         let path = path.into();
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        Self { path, text, folder, starts }
+        Self { path, text, folder, is_sent: false, starts }
     }
 
-    /// A text that stands in the place of another file: paths in it are relative to the folder of that.
+    /// A text that a client has sent in the place of this file: paths in it are relative to the folder of this.
     pub(crate) fn in_place_of(&self, name: &str, text: String) -> Self {
-        Self { folder: self.folder.clone(), ..Self::new(name, text) }
+        Self { folder: self.folder.clone(), is_sent: true, ..Self::new(name, text) }
     }
 
     /// Reads a file. The diagnostic says why it could not be.
@@ -82,6 +84,11 @@ impl Source {
     /// Whether it is in no file.
     pub(crate) fn is_built_in(&self) -> bool {
         self.path == Path::new(BUILT_IN)
+    }
+
+    /// The file that this process has read the text from.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        (!self.is_sent && !self.is_built_in()).then_some(&self.path)
     }
 
     /// The file's name, line and column of a byte, as `file:line:column`.

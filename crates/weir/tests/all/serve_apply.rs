@@ -1,11 +1,13 @@
 //! A configuration that a running gateway is handed: `weir apply`.
 
 use crate::gateway::commands::READY;
+use crate::gateway::control::say;
 use crate::gateway::initiator::{Transfer, read16};
 use crate::gateway::{Gateway, ONE_DISK, folder, weir};
+use serde_json::{Value, json};
 use std::fs::{Permissions, metadata, read_to_string, set_permissions, write};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
@@ -130,6 +132,34 @@ fn a_refused_apply_changes_nothing() {
     gateway.stop();
 }
 
+/// The client looks at its own file. What the gateway finds under the same name in its own folder, or does not find, is
+/// another file, and is not judged. The name has a limit.
+#[test]
+fn the_file_of_an_applied_text_is_the_clients() {
+    let mut gateway = Gateway::start(&folder("apply-elsewhere"), &base(), &[]);
+    let other = gateway.folder.join("other");
+    std::fs::create_dir(&other).unwrap();
+    let account = "[[account]]\nname = \"a\"\nsecret = \"a secret of a host\"\n";
+    let put = |path: &Path, mode| {
+        write(path, base() + account).unwrap();
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    put(&other.join("new.toml"), 0o600);
+    put(&gateway.folder.join("new.toml"), 0o644);
+    let socket = gateway.control();
+    let socket = socket.to_str().unwrap();
+    let mut command = weir(&other, &["apply", "new.toml", "--socket", socket]);
+    let done = told(command.output().unwrap());
+    assert!(done.contains("+ account a: secret …"), "{done}");
+    let long = json!({ "version": 1, "do": "apply", "name": "n".repeat(4_097), "text": base() });
+    let long = say(&mut gateway.knock(), (long.to_string() + "\n").as_bytes());
+    assert_eq!(long["error"]["code"], "long_name");
+    let long = json!({ "version": 1, "do": "apply", "name": "n".repeat(4_096), "text": "x" });
+    let long = say(&mut gateway.knock(), (long.to_string() + "\n").as_bytes());
+    assert_eq!(long["error"]["code"], "invalid");
+    gateway.stop();
+}
+
 /// With `--save` the file of the gateway is replaced as it is applied: its mode stays, a link to it as well, and what it
 /// was is beside it. A reload and a restart have nothing to change then. The text may come by standard input.
 #[test]
@@ -172,10 +202,15 @@ fn asked(gateway: &UnixListener) -> UnixStream {
 }
 
 /// Agrees to it, as a gateway that was started with `file`.
-fn agree(mut stream: UnixStream, file: &Path) {
-    let file = file.display();
-    let line = r#"{"version":1,"reloaded":{"dry_run":false,"changes":[],"changes_left_out":0,"file":"FILE"}}"#;
-    writeln!(stream, "{}", line.replace("FILE", &file.to_string())).unwrap();
+fn agree(stream: UnixStream, file: &Path) {
+    let id = metadata(file).unwrap();
+    let id = json!({ "device": id.dev(), "inode": id.ino() });
+    answer(stream, &json!({ "dry_run": false, "file": file, "file_id": id }));
+}
+
+/// Says that it was done.
+fn answer(mut stream: UnixStream, verdict: &Value) {
+    writeln!(stream, "{}", json!({ "version": 1, "reloaded": verdict })).unwrap();
 }
 
 /// The names in a folder.
@@ -237,12 +272,25 @@ fn a_save_that_cannot_succeed_is_not_begun() {
     let file = folder.join("weir.toml");
     write(&file, "old").unwrap();
     let gateway = UnixListener::bind(folder.join("c.sock")).unwrap();
-    let begin = |file: &Path| {
+    let ask = || {
         let mut child = save(&folder);
         child.stdin.take().unwrap().write_all(b"new").unwrap();
-        agree(asked(&gateway), file);
+        (child, asked(&gateway))
+    };
+    let begin = |file: &Path| {
+        let (child, stream) = ask();
+        agree(stream, file);
         child
     };
+    // In another mount namespace another file may have the name, or none.
+    let elsewhere = metadata(&folder).unwrap();
+    let elsewhere = json!({ "device": elsewhere.dev(), "inode": elsewhere.ino() });
+    for (id, told) in [(elsewhere, "it is not the file"), (Value::Null, "finds no file")] {
+        let (child, stream) = ask();
+        answer(stream, &json!({ "dry_run": true, "file": file, "file_id": id }));
+        let other = refused(child.wait_with_output().unwrap(), 7);
+        assert!(other.contains(told) && other.contains("nothing was changed"), "{other}");
+    }
     let mounted = refused(begin(Path::new("/proc")).wait_with_output().unwrap(), 7);
     assert!(mounted.contains("it is a mount point"), "{mounted}");
     std::fs::create_dir(folder.join("weir.toml.bak")).unwrap();

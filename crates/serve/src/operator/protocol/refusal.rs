@@ -1,6 +1,6 @@
 //! Why a request on the control socket was refused, and what to do.
 
-use super::{Answer, LINE_MAX, Problem, VERSION, reload};
+use super::{Answer, LINE_MAX, NAME_MAX, Problem, VERSION, reload};
 use crate::config::Rejected;
 use serde_json::Value;
 use thiserror::Error;
@@ -23,6 +23,9 @@ pub(crate) enum Refusal {
     /// The line is longer than [`LINE_MAX`].
     #[error("the request has more than {LINE_MAX} bytes")]
     TooLong,
+    /// The name of a configuration is longer than [`NAME_MAX`].
+    #[error("the name of the configuration has {0} bytes, and may have {NAME_MAX}")]
+    LongName(usize),
     /// The client closed its side before the end of the line.
     #[error("the request ends without an end of line")]
     Unfinished,
@@ -103,6 +106,7 @@ impl Refusal {
             Self::NoVersion | Self::Version(_) => "version",
             Self::NotARequest(_) => "not_a_request",
             Self::TooLong => "too_long",
+            Self::LongName(_) => "long_name",
             Self::Unfinished => "unfinished",
             Self::UnknownBackend { .. } => "unknown_backend",
             Self::UnknownPath { .. } => "unknown_path",
@@ -130,6 +134,7 @@ impl Refusal {
                 "docs/reference/control-socket.md lists what can be asked for".to_owned()
             }
             Self::TooLong => "ask for one thing at a time".to_owned(),
+            Self::LongName(_) => "nothing was changed: give it a shorter name".to_owned(),
             Self::NoLog { .. } => {
                 "all its data is on its own storage; `log` of its [[volume]] gives it one"
                     .to_owned()

@@ -18,6 +18,18 @@ pub struct Verdict {
     /// The file that a reload and a restart read; `None` for the built-in configuration.
     #[serde(default)]
     pub file: Option<String>,
+    /// Which file the gateway finds there; `None` if it finds none. In another mount namespace the name may be that of another.
+    #[serde(default)]
+    pub file_id: Option<FileId>,
+}
+
+/// Which file it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileId {
+    /// Its device (`st_dev`).
+    pub device: u64,
+    /// Its number on that (`st_ino`).
+    pub inode: u64,
 }
 
 /// The code of a rejected configuration.

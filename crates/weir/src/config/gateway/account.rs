@@ -72,10 +72,9 @@ pub(super) fn read(context: &mut Context, document: &Document<'_>, source: &Sour
     let mut names = Names::new("account");
     let tables = document.many(context, "account");
     let written = tables.iter().find_map(|table| table.value_span("secret"));
-    if let Some(span) = written
-        && !source.is_built_in()
-    {
-        guard::refuse_exposed(context, &source.path, span, "a secret is in the configuration");
+    // Of a text that a client has sent, the client has looked at its file.
+    if let (Some(span), Some(file)) = (written, source.file()) {
+        guard::refuse_exposed(context, file, span, "a secret is in the configuration");
     }
     let list = tables.iter().map(|table| one(context, table, source, &mut names)).collect();
     Accounts { names, list, used: BTreeSet::new() }
