@@ -88,7 +88,9 @@ impl<N: Network> Storage<N> {
                 break;
             }
         }
-        self.memory.exchange(&mut self.finished);
+        if self.memory.has_more() {
+            self.memory.exchange(&mut self.finished);
+        }
         if self.finished.is_empty() {
             return Ok(());
         }

@@ -3,6 +3,8 @@
 mod event_log;
 mod ready;
 mod reload;
+#[cfg(test)]
+mod testing;
 
 use super::config::{source, warn};
 use crate::config;

@@ -112,25 +112,10 @@ impl Visit for Fields {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::Log;
     use super::*;
-    use std::io::{self, Write};
-    use std::sync::{Arc, Mutex};
     use tracing::subscriber::with_default;
     use tracing::{error, info};
-
-    /// A log that can be read.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// Each event is one line that a JSON reader takes, whatever hosts put into its strings, and gives them back.
     #[test]
@@ -155,7 +140,7 @@ mod tests {
             error!(level = "x", timestamp = true, share = 0.5, no = f64::NAN, of = ?Some("a\nb"), "m");
             info!(alone = 1);
         });
-        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let text = log.text();
         let lines: Vec<&str> = text.split_terminator('\n').collect();
         assert_eq!(lines.len(), hostile.len() + 2, "{text}");
         assert!(text.chars().all(|one| one == '\n' || one >= ' '), "{text:?}");

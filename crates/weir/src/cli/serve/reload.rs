@@ -78,25 +78,10 @@ fn load(source: &Source) -> Result<Loaded<Config>, Rejected> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::Log;
     use super::*;
-    use std::io::{self, Write};
     use std::path::PathBuf;
-    use std::sync::{Arc, Mutex};
     use tracing::subscriber::with_default;
-
-    /// A log that can be read.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// Reads a file with this text again: the configuration and the log.
     fn read(name: &str, text: Option<&str>) -> (PathBuf, Option<Config>, String) {
@@ -116,7 +101,7 @@ mod tests {
         let mut reader = Rereader::new(&serve, &Source::new(&path, String::new()));
         let config = with_default(subscriber, || reader.read(None).ok());
         let _ = std::fs::remove_file(&path);
-        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let text = log.text();
         (path, config.map(|candidate| candidate.config), text)
     }
 
