@@ -38,7 +38,7 @@ use slotmap::{Key, KeyData};
 use volumes::{CAPPED, RESIZED, VOLUME_ADDED, VOLUME_REMOVED};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x09";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x0a";
 
 /// The longest entry in bytes, but for those that change promises or shares, add a volume, or bring along what was kept. A reader that holds this many
 /// needs no more for any other.

@@ -180,7 +180,7 @@ fn an_impossible_cap_is_damage() {
 #[test]
 fn other_files_are_refused() {
     assert_eq!(decode_header(b"#!/bin/sh\n").unwrap_err(), FormatError::NotARecording);
-    assert_eq!(decode_header(b"WEIRREC\x0a").unwrap_err(), FormatError::UnknownVersion(10));
+    assert_eq!(decode_header(b"WEIRREC\x0b").unwrap_err(), FormatError::UnknownVersion(11));
 }
 
 /// A flipped bit anywhere is noticed, at the latest at the end; the whole is read as written.

@@ -500,7 +500,7 @@ fn recordings_are_replayed() {
     assert_eq!(verdict(&flipped), 6);
     assert_eq!(verdict(&good[..good.len() - 1]), 6);
     assert_eq!(verdict(&good[..good.len() / 2]), 6);
-    assert_eq!(verdict(b"WEIRREC\x09"), 6);
+    assert_eq!(verdict(b"WEIRREC\x0a"), 6);
     // Whole, but of a gateway that did something where this one does nothing.
     let config = Config {
         volumes: Vec::new(),
