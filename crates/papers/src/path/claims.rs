@@ -3,6 +3,7 @@
 //! C1 to C3 are the paper's (docs/reference/path.md, section 1), in the arrival regimes of section 4. The others are
 //! the verdicts of docs/research/path.md; what those give as an order has to come out as one.
 
+use super::contestants::ALL;
 use super::ejection_claims;
 use super::study::{FaultRow, OutageRow, ResponseRow, RuleRow, SpreadRow, Study};
 use super::tables::OUTAGE_COUNT;
@@ -50,15 +51,19 @@ fn as_repaired(study: &Study) -> Claim {
         ))
 }
 
-/// Rows of a situation and a selector whose arrivals are among these.
+/// The row of a situation and a selector for each of these arrivals: a claim about rows that are not there means nothing.
 fn rows<'a>(
     rows: &'a [SpreadRow],
     situation: &'a str,
     selector: &'a str,
     arrivals: &'a [&'a str],
 ) -> impl Iterator<Item = &'a SpreadRow> + Clone {
-    rows.iter().filter(move |row| {
-        row.situation == situation && row.selector == selector && arrivals.contains(&row.arrivals)
+    arrivals.iter().map(move |&arrivals| {
+        let is = |row: &&SpreadRow| {
+            (row.situation, row.selector, row.arrivals) == (situation, selector, arrivals)
+        };
+        let row = rows.iter().find(is);
+        row.unwrap_or_else(|| panic!("{situation}, {selector}, {arrivals} was run"))
     })
 }
 
@@ -159,7 +164,7 @@ fn imbalance(spreads: &[SpreadRow]) -> [Claim; 2] {
     };
     [
         claim("closed, 4 to 64", "roung", &CLOSED, 1.02, "<= 1.02, round robin 2.8 to 3.2"),
-        claim("interval, 1.5, 2", "roung-job", &JOB, 1.1, "<= 1.1, round robin 2.8 to 3.2"),
+        claim("interval, 1.5, 2", "roung-job", &JOB[..2], 1.1, "<= 1.1, round robin 2.8 to 3.2"),
     ]
 }
 
@@ -258,7 +263,7 @@ fn general(rows: &[ResponseRow]) -> [Claim; 4] {
             )),
         Claim::new("G-linux", "all", "poisson", "ql, st and hst beat RounG on every workload")
             .measured(beaten as f64, "of 21 comparisons of means")
-            .judged("21", beaten == pairs.len())
+            .judged("21", beaten == 21)
             .required(true)
             .note(format!(
                 "near capacity runs differ much: at load 0.95 round robin's mean is {:.2} to {:.2} ms from run to \
@@ -360,7 +365,9 @@ fn different_speeds(rows: &[ResponseRow]) -> [Claim; 4] {
         of("pareto").map(gain).collect::<Vec<f64>>()
     };
     let (hst, told) = (below("hst"), below("st*"));
-    let kept = hst.iter().zip([10.0, 20.0, 35.0]).all(|(&gain, least)| gain >= least);
+    let limits = [10.0, 20.0, 35.0];
+    let kept =
+        hst.len() == limits.len() && hst.iter().zip(limits).all(|(&gain, least)| gain >= least);
     let first = least(hst.iter().copied());
     let lowest = least(told.iter().copied());
     let lost = least(
@@ -425,6 +432,8 @@ fn many_paths(rows: &[RuleRow]) -> [Claim; 2] {
 
 fn outage(rows: &[OutageRow]) -> [Claim; 3] {
     let held = || rows.iter().filter(|row| row.holds);
+    // A row for each selector, with I/Os that may wait and with those that may not.
+    let all = [held().count(), rows.len() - held().count()] == [ALL.len(); 2];
     let lost: u64 =
         rows.iter().map(|row| row.lost).sum::<u64>() + held().map(|row| row.failed).sum::<u64>();
     let failing = || rows.iter().filter(|row| !row.holds);
@@ -439,7 +448,7 @@ fn outage(rows: &[OutageRow]) -> [Claim; 3] {
     [
         Claim::new("F-done", "pareto", "poisson, 0.3", "every path fails: what may wait is done, nothing is lost")
             .measured(lost as f64, "I/Os lost, or failed though they may wait")
-            .judged("0", lost == 0)
+            .judged("0", all && lost == 0)
             .required(true)
             .note(format!(
                 "{:.0} to {:.0} of {OUTAGE_COUNT} in a run had to be retried; the longest took {:.0} ms, of \
@@ -450,7 +459,7 @@ fn outage(rows: &[OutageRow]) -> [Claim; 3] {
             )),
         Claim::new("F-fail", "pareto", "poisson, 0.3", "what may not wait fails at once")
             .measured(fewest, "share of what came without a path that failed when it came, least")
-            .judged("1", fewest >= 1.0)
+            .judged("1", all && fewest >= 1.0)
             .required(true)
             .note(format!(
                 "{} came in a run; {} more failed, which were on the last path as it failed",
@@ -459,7 +468,7 @@ fn outage(rows: &[OutageRow]) -> [Claim; 3] {
             )),
         Claim::new("F-stay", "pareto", "poisson, 0.3", "without failback the second group stays in use")
             .measured(stays, "share of it after all repairs, least")
-            .judged("1", stays >= 1.0)
+            .judged("1", all && stays >= 1.0)
             .required(true),
     ]
 }

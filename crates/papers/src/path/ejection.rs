@@ -450,7 +450,7 @@ const CALM_S: u64 = 600;
 const CALM_RUNS: u32 = 144;
 
 /// How many times slower a path becomes, after how many seconds, for how many.
-const FACTORS: [u64; 3] = [20, 5, 3];
+pub(super) const FACTORS: [u64; 3] = [20, 5, 3];
 const HEALTHY_S: u64 = 5;
 const SLOW_S: u64 = 10;
 const SLOW_RUNS: u32 = 10;

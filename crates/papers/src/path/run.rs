@@ -27,7 +27,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// From when to when no path works; the first such time.
+    /// From when to when no path works; the first such time, which ends never if no path is repaired.
     pub(super) fn outage(&self) -> Option<(u64, u64)> {
         let mut works = vec![true; self.paths.len()];
         let mut from = None;
@@ -39,7 +39,7 @@ impl Machine {
                 _ => {}
             }
         }
-        None
+        from.map(|from| (from, u64::MAX))
     }
 }
 

@@ -211,3 +211,27 @@ fn claims_can_fail() {
         assert!(!claim.holds, "{claim:?}");
     }
 }
+
+/// A claim about outages needs the row of each selector.
+#[test]
+fn a_missing_outage_fails() {
+    let mut other = study().clone();
+    other.outages.pop();
+    let claims = claims::judge(&other);
+    for id in ["F-done", "F-fail", "F-stay"] {
+        let claim = claims.iter().find(|claim| claim.id == id).unwrap();
+        assert!(!claim.holds, "{claim:?}");
+    }
+}
+
+/// And one about the spread of files that of each arrival.
+#[test]
+#[should_panic(expected = "A, roung, closed, 4 was run")]
+fn a_missing_spread_fails() {
+    let mut other = study().clone();
+    let is = |row: &study::SpreadRow| {
+        (row.situation, row.selector, row.arrivals) == ("A", "roung", "closed, 4")
+    };
+    other.spreads.retain(|row| !is(row));
+    claims::judge(&other);
+}
