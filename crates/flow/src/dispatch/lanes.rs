@@ -226,6 +226,10 @@ impl Outstanding {
         self.slots.depth(backend)
     }
 
+    pub(super) fn repriced(&mut self, backend: BackendId) {
+        self.slots.repriced(backend);
+    }
+
     /// An operation is sent.
     pub(super) fn start<T: Copy>(
         &mut self,

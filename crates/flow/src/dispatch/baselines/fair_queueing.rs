@@ -100,6 +100,10 @@ impl DispatchPolicy for FairQueueing {
         self.outstanding.set_backends(backends);
     }
 
+    fn repriced(&mut self, backend: BackendId) {
+        self.outstanding.repriced(backend);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.outstanding.depth(backend)
     }

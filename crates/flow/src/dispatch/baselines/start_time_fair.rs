@@ -94,6 +94,10 @@ impl DispatchPolicy for StartTimeFair {
         self.servers.resize_with(backends, Server::default);
     }
 
+    fn repriced(&mut self, backend: BackendId) {
+        self.outstanding.repriced(backend);
+    }
+
     fn depth(&self, backend: BackendId) -> u32 {
         self.outstanding.depth(backend)
     }
