@@ -6,7 +6,7 @@
 //! | When   | superseded payload is more than half of what is needed, and there are two newer segments; with room for all that the oldest one has, before the first copy of it |
 //! | How    | what is needed of the oldest segment is copied to the end of the log, with the epoch that it belongs to; when the copies are durable they take the place of what they are of; when a pass over the whole segment finds nothing that is needed, and what has superseded the rest is durable, it is given up |
 //! | Cost   | at most two bytes copied for each one freed, over all segments; two passes over the records of the segment; at most `LOOK` pieces in `PAUSE`, so that the volume does not wait |
-//! | Yields | copies and hosts' writes have batches in turn; no copy takes the last room; no cleaning while the log is drained or closed; what cannot be read is read again after `AGAIN` |
+//! | Yields | a write that waits has its batch between two batches of copies; no copy takes the last room; no cleaning while the log is drained or closed; what cannot be read is read again after `AGAIN` |
 //!
 //! A copy covers only bytes that no newer record of its epoch has when it gets its number. So in each epoch later records
 //! are newer, copies or not, and recovery needs no other order.

@@ -25,6 +25,8 @@ pub(super) struct LoadCheck {
     /// The shortest small write upstream, of this round and of the one before, and the samples in this round.
     shortest: [Option<Duration>; 2],
     samples: u32,
+    /// The shortest write of any size.
+    least: Option<Duration>,
     /// What a MiB of outstanding bytes adds.
     per_mib: Median,
     window: Option<Window>,
@@ -60,6 +62,7 @@ struct Calm {
 impl LoadCheck {
     /// A write of `bytes` upstream took this long, while `outstanding` bytes were on their way, these among them.
     pub(super) fn wrote(&mut self, bytes: u64, took: Duration, outstanding: u64) {
+        self.least = Some(self.least.map_or(took, |least| least.min(took)));
         if bytes > SMALL {
             return;
         }
@@ -75,8 +78,13 @@ impl LoadCheck {
     }
 
     /// The shortest time of a small write upstream lately.
-    pub(super) fn shortest(&self) -> Option<Duration> {
+    fn shortest(&self) -> Option<Duration> {
         self.shortest.iter().flatten().copied().min()
+    }
+
+    /// What a write upstream takes at least: a small one lately, or any where none was small.
+    pub(super) fn trip(&self) -> Option<Duration> {
+        self.shortest().or(self.least)
     }
 
     /// A host has flushed.

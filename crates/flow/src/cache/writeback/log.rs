@@ -310,7 +310,9 @@ impl Log {
         if self.closed {
             return None;
         }
-        let open = !self.wal.is_committing() && self.switch.admits(false) && !self.wal.failed();
+        // A batch that must be written again goes before those that wait.
+        let blocked = self.wal.is_committing() || self.wal.has_unwritten() || self.wal.failed();
+        let open = !blocked && self.switch.admits(false);
         let rests = self.destage.rests(self.closing && !self.wal.failed());
         [
             self.admission.deadline(self.settings.hold, open),

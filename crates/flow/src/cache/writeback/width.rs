@@ -10,7 +10,7 @@
 //! | Learns   | each 32nd batch waits for as long as it may, however many there are: a log that is faster than its hosts sees one write at a time |
 //! | Ties     | none: it decides when a batch begins, and not what is in it |
 //! | Cost     | O(1) for each write |
-//! | Not for  | hosts that flush: there epochs end by flushes alone |
+//! | Not for  | hosts that all flush, unless the order is `strict`: their epochs end by flushes alone |
 //!
 //! Never held: hosts with one write at a time, a log that write-back keeps up with, an epoch that has begun. Source:
 //! `docs/decisions/0029-full-log.md`.
@@ -22,9 +22,10 @@ use crate::clock::{Duration, Instant};
 pub(super) struct Width {
     /// The most writes that waited or were being committed at once, as far as hosts still have that number.
     expected: usize,
-    /// The last time that a write came or was acknowledged; and that one was acknowledged.
+    /// The last time that a write came, or that anything was acknowledged.
     moved: Instant,
-    acked: Instant,
+    /// Since when the batch waits, and until when if nothing more happens.
+    began: Option<Instant>,
     until: Option<Instant>,
     /// Batches that went because all were there, since one waited for as long as it may.
     met: u32,
@@ -36,8 +37,6 @@ pub(super) struct Candidate {
     /// Writes that wait, and the most that a batch takes.
     pub(super) waiting: usize,
     pub(super) most: usize,
-    /// When the first of them came.
-    pub(super) arrived: Instant,
     /// What a small write upstream takes.
     pub(super) trip: Duration,
 }
@@ -49,9 +48,9 @@ impl Width {
         self.expected = self.expected.max(outstanding);
     }
 
-    /// A write was acknowledged.
+    /// A write or a flush was acknowledged: its host may continue.
     pub(super) const fn acked(&mut self, now: Instant) {
-        (self.moved, self.acked) = (now, now);
+        self.moved = now;
     }
 
     /// How many writes hosts have outstanding.
@@ -67,15 +66,17 @@ impl Width {
                 self.met += 1;
                 return None;
             }
-            let (trip, since) = (batch.trip.as_nanos(), self.acked.max(batch.arrived));
+            // The limit counts from the first wait: acknowledgements of other hosts, as of flushes, do not move it.
+            let (trip, began) = (batch.trip.as_nanos(), self.began.unwrap_or(now));
             let quiet = self.moved + Duration::from_nanos(trip / QUIET);
-            let until = quiet.min(since + Duration::from_nanos(trip / LONGEST));
+            let until = quiet.min(began + Duration::from_nanos(trip / LONGEST));
             if now >= until {
                 (self.expected, self.met) = (batch.waiting, 0);
                 return None;
             }
             Some(until)
         });
+        self.began = self.until.and(self.began.or(Some(now)));
         self.until.is_some()
     }
 
@@ -102,8 +103,8 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    fn batch(waiting: usize, arrived: u64) -> Candidate {
-        Candidate { waiting, most: 256, arrived: at(arrived), trip: TRIP }
+    fn batch(waiting: usize) -> Candidate {
+        Candidate { waiting, most: 256, trip: TRIP }
     }
 
     /// Hosts that had eight writes outstanding, which were answered after 10 ms.
@@ -118,9 +119,9 @@ mod tests {
     #[test]
     fn a_batch_waits_for_all() {
         let mut width = eight();
-        assert!(width.holds(at(11), Some(batch(7, 11))) && width.until().is_some());
-        assert!(!width.holds(at(11), Some(batch(8, 11))) && width.until().is_none());
-        let short = Candidate { most: 4, ..batch(4, 11) };
+        assert!(width.holds(at(11), Some(batch(7))) && width.until().is_some());
+        assert!(!width.holds(at(11), Some(batch(8))) && width.until().is_none());
+        let short = Candidate { most: 4, ..batch(4) };
         assert!(!width.holds(at(11), Some(short)), "a batch takes no more");
     }
 
@@ -129,10 +130,10 @@ mod tests {
     fn a_host_that_stops_costs_one_wait() {
         let mut width = eight();
         width.arrived(at(11), 1);
-        assert!(width.holds(at(11), Some(batch(1, 11))));
+        assert!(width.holds(at(11), Some(batch(1))));
         assert_eq!(width.until(), Some(at(13)), "an eighth of a round trip after the last one");
-        assert!(!width.holds(at(13), Some(batch(1, 11))));
-        assert!(!width.holds(at(14), Some(batch(1, 14))), "it is known now");
+        assert!(!width.holds(at(13), Some(batch(1))));
+        assert!(!width.holds(at(14), Some(batch(1))), "it is known now");
     }
 
     /// Writes that come one after the other are waited for half a round trip.
@@ -141,9 +142,24 @@ mod tests {
         let mut width = eight();
         for count in 1..=7 {
             width.arrived(at(10 + count), count as usize);
-            assert!(width.holds(at(10 + count), Some(batch(count as usize, 11))));
+            assert!(width.holds(at(10 + count), Some(batch(count as usize))));
         }
-        assert!(!width.holds(at(19), Some(batch(7, 11))));
+        assert!(!width.holds(at(19), Some(batch(7))));
+    }
+
+    /// What other hosts have acknowledged meanwhile, as their flushes, does not make a batch wait for longer.
+    #[test]
+    fn flushes_of_others_extend_no_wait() {
+        let mut width = eight();
+        width.arrived(at(11), 1);
+        for millis in 11..19 {
+            assert!(width.holds(at(millis), Some(batch(1))), "after {millis} ms");
+            width.acked(at(millis));
+        }
+        assert!(
+            !width.holds(at(19), Some(batch(1))),
+            "half of a round trip after it began to wait"
+        );
     }
 
     /// A host with one write at a time waits with each 32nd at most.
@@ -153,9 +169,9 @@ mod tests {
         let mut held = 0;
         for i in 0..3200 {
             width.arrived(at(100 * i), 1);
-            if width.holds(at(100 * i), Some(batch(1, 100 * i))) {
+            if width.holds(at(100 * i), Some(batch(1))) {
                 held += 1;
-                assert!(!width.holds(at(100 * i + 2), Some(batch(1, 100 * i))));
+                assert!(!width.holds(at(100 * i + 2), Some(batch(1))));
             }
             width.acked(at(100 * i + 3));
         }
@@ -171,7 +187,7 @@ mod tests {
             now += 1;
             waiting += 1;
             width.arrived(at(now), waiting);
-            if !width.holds(at(now), Some(batch(waiting, now + 1 - waiting as u64))) {
+            if !width.holds(at(now), Some(batch(waiting))) {
                 widest = widest.max(waiting);
                 waiting = 0;
                 width.acked(at(now));

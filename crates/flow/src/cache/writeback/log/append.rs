@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 
 impl Log {
     /// Makes the next batch, if there is one: what must be written again, or else the writes that are admitted.
-    /// Copies and writes that wait have batches in turn. With the batch, whether it is of copies.
+    /// Copies go first, and yet there are no two batches of them in a row while a write waits: see below. With the batch,
+    /// whether it is of copies.
     pub(super) fn compose(&mut self, now: Instant) -> Option<(Write, bool)> {
         if self.wal.has_unwritten() {
             return self.wal.write_again().map(|write| (write, false));
@@ -42,6 +43,7 @@ impl Log {
         let (quantum, mut taken) = (self.admission.quantum(now, fill, lowers), 0);
         let batch = if quantum.is_ok() { self.candidate() } else { None };
         if self.admission.width.holds(now, batch) {
+            self.admission.hold(PACE);
             return None;
         }
         let (mut size, mut place) = (Size::default(), None::<BatchPlace>);
@@ -144,8 +146,7 @@ impl Log {
         Some(Candidate {
             waiting: self.admission.len(),
             most: fits.clamp(1, self.settings.batch_records.into()) as usize,
-            arrived: first.arrived,
-            trip: self.switch.load().shortest().unwrap_or(TRIP),
+            trip: self.switch.load().trip().unwrap_or(TRIP),
         })
     }
 

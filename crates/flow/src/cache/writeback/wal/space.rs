@@ -281,8 +281,8 @@ impl Space {
     /// A super block that says so is durable.
     pub(crate) fn marked(&mut self, oldest: u64) {
         assert!(
-            oldest <= self.next_number,
-            "a super block names a segment that was begun: {oldest}"
+            oldest < self.next_number || oldest == self.oldest_marked,
+            "a super block names a segment that was begun, or the one it named before: {oldest}"
         );
         self.oldest_marked = self.oldest_marked.max(oldest);
         self.release();
