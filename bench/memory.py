@@ -26,6 +26,8 @@ VOLUMES = {
 }
 
 CONFIGURATION = """\
+[iscsi]
+listen = []
 [nbd]
 unix = ["{socket}"]
 exports = {{ "" = "disk" }}

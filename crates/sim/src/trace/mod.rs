@@ -1,8 +1,9 @@
 //! Block traces: readers of recorded requests with their times.
 //!
 //! A [`Reader`] gives one [`Record`] after the other. It holds at most the first 100,000 of them, by which units
-//! are checked, 65,536 of the last second, which are sorted (of the last minute, where completions follow), and
-//! 64 MiB of notices: a trace may be larger than memory.
+//! are checked, 65,536 of the last second, which are sorted (of the last minute, where completions follow), the places of
+//! 262,144 requests that wait for their completion or left without one, and 64 MiB of notices: a trace may be larger than
+//! memory.
 //! Files may be compressed with zstd or gzip. Whatever is wrong with a file is an [`Error`] that says where
 //! and what was expected.
 
