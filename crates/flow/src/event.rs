@@ -1,7 +1,7 @@
 //! What observers see: where each request spent its time, and what went wrong on the way.
 
 use crate::accept::Volume;
-use crate::cache::writeback::Notice as CacheNotice;
+use crate::cache::writeback::{self, Notice as CacheNotice};
 use crate::clock::{Duration, Instant};
 use crate::control::{Notice, Promises};
 use crate::dispatch::Owner;
@@ -151,8 +151,8 @@ pub enum Event<'a> {
     Cache(VolumeId, CacheNotice),
     /// Other promises hold from now on, or another policy keeps them.
     ControlSet(&'a Promises),
-    /// A volume has come, and these backends with it.
-    VolumeAdded(VolumeId, &'a Volume, &'a [Backend]),
+    /// A volume has come, these backends with it, and this log if it has one.
+    VolumeAdded(VolumeId, &'a Volume, &'a [Backend], Option<&'a writeback::Settings>),
     /// A volume has gone: nothing of it is outstanding.
     VolumeRemoved(VolumeId),
     /// A volume may have lost what was acknowledged: no flush of a host ends well from now on.

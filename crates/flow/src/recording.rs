@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use shares::{QUEUE, SET_WEIGHTS};
 use slotmap::{Key, KeyData};
-use volumes::{CAPPED, RESIZED, VOLUME_ADDED, VOLUME_REMOVED};
+use volumes::{CAPPED, LOGGED_VOLUME_ADDED, RESIZED, VOLUME_ADDED, VOLUME_REMOVED};
 
 /// The first bytes of a recording; the last one is the version of the format.
 pub const MAGIC: &[u8; 8] = b"WEIRREC\x0a";
@@ -343,7 +343,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         }
         SET_WEIGHTS | QUEUE => shares::decode_input(&mut reader, kind)?,
         TAKE_OVER => Input::TakeOver(Arc::new(promises::decode_handover(&mut reader)?)),
-        RESIZED | CAPPED | VOLUME_ADDED | VOLUME_REMOVED => {
+        RESIZED | CAPPED | VOLUME_ADDED | LOGGED_VOLUME_ADDED | VOLUME_REMOVED => {
             volumes::decode_input(&mut reader, kind)?
         }
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
@@ -361,7 +361,7 @@ const CHECKSUM_LENGTH: usize = 8;
 const ARRIVE: u8 = 1;
 const STORED: u8 = 2;
 const SENT: u8 = 3;
-// 4, 5, 11 to 15, 31 and 32 are in `paths`, 17 to 25 and 28 to 30 in `cache`, 8, 10, 34 and 35 in `volumes`.
+// 4, 5, 11 to 15, 31 and 32 are in `paths`, 17 to 25 and 28 to 30 in `cache`, 8, 10 and 34 to 36 in `volumes`.
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const SET_CONTROL: u8 = 9;

@@ -452,7 +452,7 @@ impl Opened<'_> {
 
     /// Makes everything durable, and says what is not.
     fn close(self, mut pipeline: Pipeline<Watch>) -> Result<(), ServeError> {
-        let Self { mut gateway, plan, recorder } = self;
+        let Self { mut gateway, recorder, .. } = self;
         let now = gateway.now();
         if let Some((path, bytes)) = gateway.kept(&pipeline.handover(now))
             && let Err(problem) = state_file::save(&path, &bytes)
@@ -468,7 +468,7 @@ impl Opened<'_> {
         let clean = |volume: usize| {
             let log = pipeline.cache().log(VolumeId::new(volume as u32));
             log.is_none_or(|log| log.status(now).dirty_bytes == 0)
-                && gateway.engine().cache.is_clean(volume, &plan.cache)
+                && gateway.engine().cache.is_clean(volume)
         };
         let clean: Vec<bool> = (0..gateway.config().volumes.len()).map(clean).collect();
         gateway.leave_upstreams(&clean);

@@ -481,8 +481,8 @@ impl Observer for Counts {
             | Event::ControlSet(_)
             | Event::Lost(_)
             | Event::Stray => {}
-            Event::VolumeAdded(id, volume, backends) => {
-                self.config.borrow_mut().add(id, volume, backends);
+            Event::VolumeAdded(id, volume, backends, log) => {
+                self.config.borrow_mut().add(id, volume, backends, log);
             }
             Event::VolumeRemoved(id) => self.config.borrow_mut().remove(id),
         }

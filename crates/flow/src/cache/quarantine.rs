@@ -46,6 +46,11 @@ impl<W> Quarantine<W> {
         &self.ranges
     }
 
+    /// Whether the world is keeping the ranges now.
+    pub(super) const fn is_saving(&self) -> bool {
+        self.saving.is_some()
+    }
+
     /// Whether a byte of the extent is lost.
     pub(super) fn overlaps(&self, extent: Extent) -> bool {
         self.ranges.iter().any(|range| range.extent.overlaps(extent))

@@ -6,10 +6,12 @@
 
 use super::{Config, Pipeline};
 use crate::accept::{Cap, Layout, Volume};
+use crate::cache::writeback;
 use crate::clock::Instant;
 use crate::event::{Event, Observer};
 use crate::path::Backend;
 use crate::request::{TenantId, VolumeId};
+use crate::settings::Settings as _;
 use alloc::vec::Vec;
 
 /// A volume that comes while others are served.
@@ -23,17 +25,22 @@ pub struct VolumeAdded {
     pub backends: Vec<Backend>,
     /// The tenant that pays for background I/O.
     pub owner: TenantId,
+    /// Its log, if it has one: what was found there is the next input of the volume.
+    pub log: Option<writeback::Settings>,
 }
 
 impl VolumeAdded {
     /// What contradicts itself here, in a pipeline with `volumes` places and `backends` backends, as a message.
     pub fn validate(&self, volumes: usize, backends: usize) -> Result<(), &'static str> {
-        let Self { id, volume, backends: more, .. } = self;
+        let Self { id, volume, backends: more, log, .. } = self;
         if id.index() > volumes || id.index() >= VOLUMES_MAX {
             return Err("a volume comes to a place that is not the next");
         }
         if more.iter().any(|backend| backend.groups.is_empty()) {
             return Err("a backend has no path");
+        }
+        if log.is_some_and(|log| log.validate().is_err()) {
+            return Err("the settings of a log contradict each other");
         }
         volume.validate(backends + more.len())
     }
@@ -44,17 +51,29 @@ pub const VOLUMES_MAX: usize = 65_536;
 
 impl Config {
     /// What a pipeline of this configuration has when a volume has come, and these backends with it.
-    pub fn add(&mut self, id: VolumeId, volume: &Volume, backends: &[Backend]) {
+    pub fn add(
+        &mut self,
+        id: VolumeId,
+        volume: &Volume,
+        backends: &[Backend],
+        log: Option<&writeback::Settings>,
+    ) {
         self.backends.extend(backends.iter().cloned());
         if id.index() == self.volumes.len() {
             self.volumes.push(gone());
         }
         self.volumes[id.index()] = volume.clone();
+        let logs = &mut self.cache.logs;
+        logs.resize(logs.len().max(id.index() + 1), None);
+        logs[id.index()] = log.copied();
     }
 
     /// What it has when a volume has gone.
     pub fn remove(&mut self, id: VolumeId) {
         self.volumes[id.index()] = gone();
+        if let Some(log) = self.cache.logs.get_mut(id.index()) {
+            *log = None;
+        }
     }
 }
 
@@ -67,7 +86,7 @@ impl<O: Observer> Pipeline<O> {
 
     /// A volume comes. O(backends), if it brings any.
     pub(super) fn add_volume(&mut self, now: Instant, added: &VolumeAdded) {
-        let VolumeAdded { id, volume, backends, owner } = added;
+        let VolumeAdded { id, volume, backends, owner, log } = added;
         let places = (self.volumes.len(), self.dispatch.backends().count());
         assert_eq!(added.validate(places.0, places.1), Ok(()), "it is checked before it comes");
         if self.volumes.get(id.index()).is_some_and(|here| !is_gone(here)) {
@@ -81,18 +100,20 @@ impl<O: Observer> Pipeline<O> {
         if id.index() == self.volumes.len() {
             self.volumes.push(gone());
         }
-        self.put(*id, volume, Some(*owner));
-        self.observer.event(now, Event::VolumeAdded(*id, volume, backends));
+        self.put(*id, volume, Some((*owner, *log)));
+        self.observer.event(now, Event::VolumeAdded(*id, volume, backends, log.as_ref()));
     }
 
-    /// A volume goes, unless it has requests: a reply to a host that has gone may still be on its way. The caller
-    /// asks again; to look at each end of a request would cost every request. O(outstanding).
+    /// A volume goes, unless it has requests: a reply to a host that has gone may still be on its way. Nor does it go
+    /// before its log [has closed](crate::cache::Done::Close). The caller asks again; to look at each end of a request would
+    /// cost every request. O(outstanding).
     pub(super) fn remove_volume(&mut self, now: Instant, id: VolumeId) {
-        if self.cache.has_log(id) || is_gone(&self.volumes[id.index()]) {
+        if is_gone(&self.volumes[id.index()]) {
             self.observer.event(now, Event::Stray);
             return;
         }
-        if self.requests.values().any(|entry| entry.request.volume == id) {
+        let has_requests = self.requests.values().any(|entry| entry.request.volume == id);
+        if has_requests || !self.cache.may_go(id) {
             return;
         }
         self.put(id, &gone(), None);
@@ -100,12 +121,17 @@ impl<O: Observer> Pipeline<O> {
     }
 
     /// Puts a volume, or none, into a place of which nothing is outstanding.
-    fn put(&mut self, id: VolumeId, volume: &Volume, owner: Option<TenantId>) {
+    fn put(
+        &mut self,
+        id: VolumeId,
+        volume: &Volume,
+        cached: Option<(TenantId, Option<writeback::Settings>)>,
+    ) {
         self.volumes[id.index()] = volume.clone();
         self.losses.put(id, volume);
         self.caps.put(id, volume);
         self.hazards.reach(id);
-        self.cache.put(id, owner);
+        self.cache.put(id, cached);
     }
 }
 

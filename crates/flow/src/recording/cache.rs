@@ -46,7 +46,7 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Settings, FormatError> {
 }
 
 /// The name of the volume, what has two values as bits of one byte, and the numbers.
-fn encode_log(out: &mut Vec<u8>, log: &writeback::Settings) {
+pub(super) fn encode_log(out: &mut Vec<u8>, log: &writeback::Settings) {
     out.extend_from_slice(&log.volume);
     let bits = writeback::Settings::TABLE.iter().filter(|setting| is_bit(setting));
     let bit = |setting: &Setting| log.number(setting.name).map_or(0, |bit| bit as u8);
@@ -55,7 +55,7 @@ fn encode_log(out: &mut Vec<u8>, log: &writeback::Settings) {
     numbers.filter_map(|setting| log.number(setting.name)).for_each(|value| number(out, value));
 }
 
-fn decode_log(reader: &mut Reader<'_>) -> Result<writeback::Settings, FormatError> {
+pub(super) fn decode_log(reader: &mut Reader<'_>) -> Result<writeback::Settings, FormatError> {
     let volume = reader.take(16)?.try_into().map_err(|_| FormatError::Damaged)?;
     let mut log = writeback::Settings { volume, ..writeback::Settings::default() };
     let mut bits = reader.byte()?;

@@ -299,6 +299,7 @@ proptest! {
                 },
                 backends: alloc::vec![Backend::alike(u32::from(code)); usize::from(flags.0)],
                 owner: TenantId::new(small),
+                log: flags.0.then(log),
             }))),
             _ => Entry::End(Digest::resume(word, u64::from(small))),
         };

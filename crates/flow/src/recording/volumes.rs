@@ -1,6 +1,6 @@
 //! Volumes, as the header of a recording and its entries have them.
 
-use super::{FormatError, Reader, number};
+use super::{FormatError, Reader, cache, number};
 use crate::accept::{Cap, Layout, PARTS_MAX, Part, Volume};
 use crate::clock::Duration;
 use crate::pipeline::{Backend, Input, VolumeAdded};
@@ -42,8 +42,8 @@ pub(super) fn encode_input(out: &mut Vec<u8>, input: &Input, head: impl FnOnce(&
             encode_cap(out, *cap);
         }
         Input::VolumeAdded(added) => {
-            let VolumeAdded { id, volume, backends, owner } = &**added;
-            head(out, VOLUME_ADDED);
+            let VolumeAdded { id, volume, backends, owner, log } = &**added;
+            head(out, if log.is_some() { LOGGED_VOLUME_ADDED } else { VOLUME_ADDED });
             number(out, id.index() as u64);
             encode(out, volume);
             number(out, owner.index() as u64);
@@ -51,6 +51,9 @@ pub(super) fn encode_input(out: &mut Vec<u8>, input: &Input, head: impl FnOnce(&
             for backend in backends {
                 number(out, backend.groups.len() as u64);
                 backend.groups.iter().for_each(|&group| number(out, group.into()));
+            }
+            if let Some(log) = log {
+                cache::encode_log(out, log);
             }
         }
         Input::VolumeRemoved(volume) => {
@@ -75,7 +78,9 @@ pub(super) fn decode_input(reader: &mut Reader<'_>, kind: u8) -> Result<Input, F
                 return Err(FormatError::Damaged);
             }
             let backends = (0..count).map(|_| reader.paths()).collect::<Result<_, _>>()?;
-            Input::VolumeAdded(Arc::new(VolumeAdded { id, volume, backends, owner }))
+            let log =
+                if kind == LOGGED_VOLUME_ADDED { Some(cache::decode_log(reader)?) } else { None };
+            Input::VolumeAdded(Arc::new(VolumeAdded { id, volume, backends, owner, log }))
         }
     })
 }
@@ -84,6 +89,8 @@ pub(super) const RESIZED: u8 = 8;
 pub(super) const CAPPED: u8 = 10;
 pub(super) const VOLUME_ADDED: u8 = 34;
 pub(super) const VOLUME_REMOVED: u8 = 35;
+/// With a log.
+pub(super) const LOGGED_VOLUME_ADDED: u8 = 36;
 
 fn encode_layout(out: &mut Vec<u8>, layout: &Layout) {
     let head = |out: &mut Vec<u8>, kind: u8| {

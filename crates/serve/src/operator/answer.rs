@@ -6,10 +6,11 @@ use super::metrics::page::Format;
 use super::metrics::scraper::Wanted;
 use super::protocol::{Answer, Leaving, NAME_MAX, Refusal, Request};
 use super::view::View;
-use super::{Asker, Manner, Question, paths, snapshot, status};
+use super::{Asker, Manner, Question, ReloadOrder, paths, snapshot, status};
 use crate::clock::unix_nanos;
 use crate::config::Given;
 use crate::operator::event_log::Watch;
+use crate::volume::reload::{InLog, InLogs};
 use crate::volume::{Life, Volume};
 use tracing::info;
 use weir_flow::cache::Done;
@@ -18,6 +19,7 @@ use weir_flow::control::PolicyHandover;
 use weir_flow::path::{PathOrder, View as PathView};
 use weir_flow::pipeline::{Input, Pipeline};
 use weir_flow::request::{BackendId, PathId, VolumeId};
+use weir_flow::units::ByteCount;
 
 /// What the event loop does about a question.
 pub(crate) enum Reaction {
@@ -29,8 +31,10 @@ pub(crate) enum Reaction {
     Count(Asker, Wanted),
     /// Gives the pipeline this order, and asks the question when that has been done.
     Order(Input, Question),
-    /// Reads the configuration again, or this one, in this manner, and sends the client the result.
-    Reload(Asker, Manner, Option<Given>),
+    /// Reads the configuration again, or another one, and sends the client the result.
+    Reload(ReloadOrder, InLogs),
+    /// Carries out a reload whose logs have been opened.
+    Resume(InLogs),
     /// Stops gracefully, and sends the client this answer.
     Stop(Asker, Leaving),
     /// Saves the state of control.
@@ -51,6 +55,11 @@ pub(crate) fn answer(
             status::log(&status::status(pipeline, view, backends));
             Reaction::Nothing
         }
+        Question::Reload => {
+            let order = ReloadOrder { asker: None, manner: Manner::default(), given: None };
+            Reaction::Reload(order, in_logs(pipeline, view))
+        }
+        Question::Prepared => Reaction::Resume(in_logs(pipeline, view)),
         Question::Asked(client, asked) => {
             let mut handler = ControlHandler { pipeline, view, backends, client };
             let reaction = asked.and_then(|request| handler.handle(request));
@@ -66,6 +75,18 @@ pub(crate) fn answer(
             Reaction::Answer(client, Answer::Volumes(volume.into_iter().collect()))
         }
     }
+}
+
+/// What is only in the logs of volumes.
+fn in_logs(pipeline: &Pipeline<Watch>, view: &View<'_>) -> InLogs {
+    let volumes = &view.engine.catalog.volumes;
+    let there = volumes.iter().enumerate().filter(|(_, volume)| volume.life != Life::Gone);
+    let in_log = there.filter_map(|(index, _)| {
+        let status = pipeline.cache().log(VolumeId::new(index as u32))?.status(view.now);
+        let in_log = InLog { bytes: ByteCount(status.dirty_bytes), records: status.dirty_records };
+        (in_log.records > 0).then_some((index, in_log))
+    });
+    in_log.collect()
 }
 
 /// Handles the requests of one client.
@@ -147,7 +168,7 @@ impl ControlHandler<'_> {
                     return Err(Refusal::Stopping);
                 }
                 info!(dry_run, force, over = client.way(), "order: reload");
-                return Ok(Reaction::Reload(client, Manner { dry_run, force }, None));
+                return Ok(self.reload(Manner { dry_run, force }, None));
             }
             Request::Apply { name, text, dry_run, force } => {
                 if name.len() > NAME_MAX {
@@ -158,7 +179,7 @@ impl ControlHandler<'_> {
                 }
                 info!(name, dry_run, force, over = client.way(), "order: apply");
                 let given = Given { name, text };
-                return Ok(Reaction::Reload(client, Manner { dry_run, force }, Some(given)));
+                return Ok(self.reload(Manner { dry_run, force }, Some(given)));
             }
             Request::Metrics { openmetrics } => {
                 let snapshot = Box::new(snapshot::take(pipeline, view, backends));
@@ -175,6 +196,11 @@ impl ControlHandler<'_> {
             }
         };
         Ok(Reaction::Answer(client, answer))
+    }
+
+    fn reload(&self, manner: Manner, given: Option<Given>) -> Reaction {
+        let order = ReloadOrder { asker: Some(self.client), manner, given };
+        Reaction::Reload(order, in_logs(self.pipeline, self.view))
     }
 
     fn volume(&self, name: String) -> Result<VolumeId, Refusal> {

@@ -34,6 +34,7 @@ pub use protocol::{
 
 pub(crate) use protocol::Refusal;
 
+use crate::config::Given;
 use http::Ticket;
 use socket::{Asked, ClientId};
 use weir_flow::request::{BackendId, VolumeId};
@@ -45,6 +46,15 @@ pub(crate) struct Manner {
     pub(crate) dry_run: bool,
     /// Take away volumes and exports that hosts use.
     pub(crate) force: bool,
+}
+
+/// An order to put a configuration into force.
+pub(crate) struct ReloadOrder {
+    /// Who gets the answer; `None` at SIGHUP.
+    pub(crate) asker: Option<Asker>,
+    pub(crate) manner: Manner,
+    /// What is read instead of the file.
+    pub(crate) given: Option<Given>,
 }
 
 /// Who gets an answer.
@@ -73,6 +83,10 @@ pub(crate) enum Question {
     Summary,
     /// Save what control needs after a restart.
     Keep,
+    /// Read the configuration again at SIGHUP.
+    Reload,
+    /// Carry out a reload whose logs have been opened.
+    Prepared,
     /// Answer a request.
     Asked(Asker, Asked),
     /// Send the client the state of a backend after its order.

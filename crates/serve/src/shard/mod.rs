@@ -37,7 +37,7 @@ use crate::operator::metrics::Metrics;
 use crate::operator::metrics::scraper::Scrape;
 use crate::operator::socket::Socket as ControlSocket;
 use crate::operator::view::View;
-use crate::operator::{Answer, Manner, Question, Refusal};
+use crate::operator::{Answer, Question};
 use crate::service::Service;
 use crate::storage::Storage;
 use crate::storage::io::{StorageDone, StorageSubmit, Submit};
@@ -51,6 +51,7 @@ use connections::Connections;
 pub(crate) use connections::TURNED_AWAY_MAX;
 use kernel::{Event, Kernel, Sleep};
 use linux::Linux;
+use live::Preparing;
 use load::Load;
 use operators::Operators;
 use rustls::ServerConfig;
@@ -92,6 +93,8 @@ pub(crate) struct Gateway<'a, K: Kernel = Linux> {
     done: Vec<StorageDone>,
     finished: Vec<CallDone>,
     stop: Stop,
+    /// A reload that waits for logs.
+    preparing: Option<Preparing>,
     service: Service,
     load: Load,
     next_tick: Instant,
@@ -135,6 +138,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             done: Vec::new(),
             finished: Vec::new(),
             stop: Stop::default(),
+            preparing: None,
             service,
             load: Load::default(),
             next_tick: Instant::ZERO,
@@ -240,13 +244,8 @@ impl<'a, K: Kernel> Gateway<'a, K> {
                 self.leave();
                 self.operators.answer(self.now, client, Answer::Stopping(leaving));
             }
-            Reaction::Reload(client, manner, given) => {
-                let answer = match self.reload(manner, given.as_ref()) {
-                    Ok(verdict) => Answer::Reloaded(verdict),
-                    Err(rejected) => (&Refusal::Rejected(rejected)).into(),
-                };
-                self.operators.answer(self.now, client, answer);
-            }
+            Reaction::Reload(order, in_logs) => self.reload(order, &in_logs),
+            Reaction::Resume(in_logs) => self.resume_reload(&in_logs),
             Reaction::Save(handover) => {
                 if let Some((path, bytes)) = self.kept(&handover) {
                     self.engine.blocking.save(SavedFor::Credits, path, bytes);
@@ -366,6 +365,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             self.operators.deadline(),
             self.engine.set.next_answer(),
             self.engine.next_leaving(),
+            self.preparing.is_some().then(|| self.now + LOGS_LOOK),
         ];
         Sleep::Until(coarse.into_iter().flatten().min())
     }
@@ -373,8 +373,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Stop(signals) => self.signalled(signals),
-            // The log has the result.
-            Event::Reload => drop(self.reload(Manner::default(), None)),
+            Event::Reload => self.operators.ask(Question::Reload),
             Event::Summary => self.operators.ask(Question::Summary),
             Event::Upstream(number, readiness) => {
                 self.storage.upstreams.event(number, readiness);
@@ -435,6 +434,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             outstanding = self.engine.outstanding(),
             "stopping: no new requests; requests in flight end first"
         );
+        self.drop_reload();
         self.service.stopping(self.config.stop.timeout);
         self.stop.drain(self.now + self.config.stop.timeout);
         self.acceptor.close();
@@ -504,7 +504,7 @@ impl<O: Observer, K: Kernel> World<Pipeline<O>> for Gateway<'_, K> {
                 }
             }
             self.engine.set.now = self.now;
-            if self.let_go() {
+            if self.let_go() || self.has_prepared() {
                 continue;
             }
             if self.engine.retry() || self.engine.has_messages() {
@@ -550,6 +550,9 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// How often what control needs after a restart is saved: a crash loses at most this much of it.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether the logs of volumes that come have been opened.
+const LOGS_LOOK: Duration = Duration::from_millis(10);
 
 /// The pause when the kernel has no room for more operations.
 const DISK_PAUSE: Duration = Duration::from_millis(1);

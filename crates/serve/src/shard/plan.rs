@@ -1,14 +1,13 @@
 //! Makes the pipeline's configuration of a gateway's.
 
-use crate::config::{Ack, Config, Volume};
-use crate::identity::{identity, volume_id};
+use crate::config::{Config, Volume};
+use crate::identity::identity;
 use crate::storage::layout;
-use crate::storage::log_device::log;
+use crate::storage::log_device;
 use crate::storage::store::Store;
 use crate::volume::placement::{self, BackendPlaces};
 use std::ops::Range;
 use weir_flow::cache::Settings;
-use weir_flow::cache::writeback::{self, Mode};
 use weir_flow::pipeline;
 use weir_flow::request::TenantId;
 
@@ -34,22 +33,7 @@ pub(crate) fn plan(config: &Config, stores: &[Store]) -> pipeline::Config {
 fn cache(config: &Config, stores: &[Store]) -> Settings {
     let node = identity();
     let log = |(volume, range): (&Volume, Range<usize>)| {
-        let log = volume.log.as_ref()?;
-        let capacity = log::capacity(log);
-        Some(writeback::Settings {
-            volume: volume_id(volume, &node),
-            block: volume.block_size,
-            mode: if log.ack == Ack::Ram { Mode::Ram } else { Mode::Log },
-            sync: log.sync,
-            order: log.order,
-            capacity,
-            segment: log::segment(capacity),
-            // A remote upstream is fast only with as many small writes in flight as its link holds in a round
-            // trip; demand reads still go first.
-            depth: 128,
-            upstream_flush: stores[range].iter().any(Store::has_cache),
-            ..writeback::Settings::default()
-        })
+        log_device::settings(volume, stores[range].iter().any(Store::has_cache), &node)
     };
     Settings {
         owners: config.volumes.iter().map(|volume| TenantId::new(volume.tenant as u32)).collect(),

@@ -96,10 +96,36 @@ impl CacheMemory {
     }
 
     /// Whether nothing of a volume is only in its log, as a start would find it. Nothing is in flight any more.
-    pub(crate) fn is_clean(&self, volume: usize, settings: &Settings) -> bool {
-        match (self.logs.get(volume).and_then(Option::as_ref), settings.logs.get(volume)) {
-            (Some(log), Some(Some(settings))) => log.is_clean(settings),
-            (log, _) => log.is_none(),
+    pub(crate) fn is_clean(&self, volume: usize) -> bool {
+        let log = self.logs.get(volume).and_then(Option::as_ref);
+        log.is_none_or(LogFile::is_clean)
+    }
+
+    /// A volume comes: this is its log, if it has one, and its lost ranges are kept there.
+    pub(super) fn put_log(&mut self, volume: usize, log: Option<LogFile>, lost: Option<PathBuf>) {
+        let places = self.logs.len().max(volume + 1);
+        self.logs.resize_with(places, || None);
+        self.lost.resize(places, None);
+        self.closed.resize(places, true);
+        self.closed[volume] = log.is_none();
+        (self.logs[volume], self.lost[volume]) = (log, lost);
+    }
+
+    /// Whether the log of a volume wants nothing more.
+    pub(super) fn has_closed(&self, volume: usize) -> bool {
+        self.closed.get(volume).is_none_or(|&closed| closed)
+    }
+
+    /// Closes the log of a volume that has gone, and lets go of what was written to it.
+    pub(super) fn close_log(&mut self, volume: usize) {
+        self.put_log(volume, None, None);
+        let batches = std::mem::take(&mut self.batches);
+        for batch in batches {
+            if batch.0.index() == volume {
+                self.scratch.give(batch.2);
+            } else {
+                self.batches.push(batch);
+            }
         }
     }
 
@@ -247,6 +273,7 @@ impl CacheMemory {
             let op = if reads { MediaOp::Read } else { MediaOp::Write };
             let media = Media { op, lba: 0, blocks: 0, fua: false, dpo: false };
             let mut task = Task::new(set.now, volume.index(), TaskKind::Media(media));
+            task.is_own = true;
             task.phase = Phase::InPipeline { left: 1, end: End::Good };
             *(if reads { &mut task.medium } else { &mut task.data }) = buffer;
             self.own += 1;

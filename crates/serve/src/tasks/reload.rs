@@ -12,6 +12,7 @@ use crate::volume::{Life, Volume, VolumesGone};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{error, info};
+use weir_flow::cache::Done;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::pipeline::Input;
 use weir_flow::request::{Outcome, VolumeId};
@@ -19,7 +20,8 @@ use weir_flow::units::ByteCount;
 
 /// The volumes that leave: hosts do not find them any more, and requests of theirs end.
 ///
-/// When the commands of one have ended the pipeline is asked to let go of it, again and again: a reply to a host that is
+/// When the commands of one have ended its log closes: what was acknowledged is durable there, and what is not on the volume's
+/// own storage stays there. Then the pipeline is asked to let go of it, again and again: a reply to a host that is
 /// not there any more may still be in the pipeline when its command is not. When the pipeline has said that the volume
 /// has gone, it is flushed and closed.
 #[derive(Debug, Default)]
@@ -34,6 +36,8 @@ pub(crate) struct LeavingVolumes {
 #[derive(Debug)]
 struct Leaving {
     volume: usize,
+    /// Its log was asked to close.
+    closes: bool,
     /// The stores that are being flushed, once the pipeline has let go of it.
     flushes: Option<Vec<usize>>,
 }
@@ -127,17 +131,19 @@ impl CommandEngine {
         self.storage.emulated.set_regions(regions);
         for one in opened {
             let index = one.index;
-            let (range, added) = self.catalog.take_in(planned.config(), one);
+            let (range, log, added) = self.catalog.take_in(planned.config(), one);
+            self.cache.put_log(index, log.file, log.lost);
             self.storage.opened(index, range.clone());
             info!(volume = self.catalog.volumes[index].name, "volume added");
             first.push(Input::VolumeAdded(Arc::new(added)));
+            first.extend(log.found.into_iter().map(Input::Cache));
             let (jobs, mut cx) = self.jobs();
             jobs.resume(&mut cx, index);
         }
         for volume in planned.removed() {
             info!(volume = self.catalog.volumes[volume].name, "volume leaves");
             self.catalog.volumes[volume].life = Life::Leaves;
-            self.leaving.all.push(Leaving { volume, flushes: None });
+            self.leaving.all.push(Leaving { volume, closes: false, flushes: None });
             self.leaving.look = self.set.now;
         }
         let reloaded = self.catalog.reload(old, planned);
@@ -187,7 +193,11 @@ impl CommandEngine {
             if let_go.contains(&id) {
                 self.flush_leaving(one, drivers);
             } else if one.flushes.is_none() && looks && !self.is_busy(one.volume) {
-                self.set.inputs.push_back(Input::VolumeRemoved(id));
+                if self.cache.has_closed(one.volume) {
+                    self.set.inputs.push_back(Input::VolumeRemoved(id));
+                } else if !std::mem::replace(&mut one.closes, true) {
+                    self.set.inputs.push_back(Input::Cache(Done::Close(id)));
+                }
             }
             if one.flushes.as_ref().is_some_and(Vec::is_empty) {
                 assert!(!self.is_busy(one.volume), "hosts do not find a volume that leaves");
@@ -203,10 +213,10 @@ impl CommandEngine {
         gone
     }
 
-    /// Whether a command, a job or a read-ahead of a volume has not ended. O(tasks).
+    /// Whether a command or a job of a volume has not ended, or the cache waits for memory for it. O(tasks).
     fn is_busy(&self, index: usize) -> bool {
         let volume = &self.catalog.volumes[index];
-        self.set.tasks.values().any(|task| task.volume == index)
+        self.set.tasks.values().any(|task| task.volume == index && !task.is_own)
             || self.cache.waits_for(index)
             || self.jobs.of(index).is_some()
             || volume.change.is_some()
@@ -252,6 +262,7 @@ impl CommandEngine {
         for store in volume.stores.clone() {
             self.storage.emulated.remove(store);
         }
+        self.cache.close_log(index);
         self.catalog.close(index);
     }
 }

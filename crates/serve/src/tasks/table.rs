@@ -56,6 +56,8 @@ pub(crate) struct Task {
     pub(crate) awaited_by: Vec<ManagementKey>,
     /// The job that it is a step of, instead of a host's command.
     pub(crate) job: Option<JobKey>,
+    /// It is memory of the cache, for a read ahead or a part of write-back.
+    pub(crate) is_own: bool,
 }
 
 /// What is done with a command that finds no room.
@@ -133,6 +135,7 @@ impl Task {
             answer: None,
             awaited_by: Vec::new(),
             job: None,
+            is_own: false,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::storage::store::Unit;
 use crate::tasks::table::{End, Phase, Task, TaskKind};
 use crate::testing::config;
 use crate::volume::Life;
-use crate::volume::reload::Uses;
+use crate::volume::reload::{InLogs, Uses};
 use slotmap::SlotMap;
 use std::io;
 use std::rc::Rc;
@@ -188,7 +188,8 @@ impl Scene {
     fn remove(&mut self) {
         let new = Config { volumes: Vec::new(), targets: Vec::new(), ..self.config.clone() };
         let nobody = |_| Vec::new();
-        let uses = Uses { force: true, of_volume: &nobody, of_export: &nobody };
+        let (in_log, opened) = (&InLogs::new(), &|_| false);
+        let uses = Uses { force: true, of_volume: &nobody, of_export: &nobody, in_log, opened };
         let planned =
             self.engine.plan_reload(&self.config, new, &uses, &Places::default()).unwrap();
         let regions = self.engine.grow(&planned, &[]).unwrap();

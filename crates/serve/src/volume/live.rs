@@ -13,6 +13,7 @@ use super::catalog::Catalog;
 use super::placement;
 use super::{Life, PersistedState, Volume};
 use crate::config::{self, Config};
+use crate::storage::log_device::{self, OpenedLog};
 use crate::storage::store::Store;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,16 +27,17 @@ pub(crate) struct OpenedVolume {
     pub(crate) index: usize,
     pub(crate) stores: Vec<Store>,
     pub(crate) kept: PersistedState,
+    pub(crate) log: OpenedLog,
 }
 
 impl Catalog {
-    /// Takes in a volume. Returns the places of its stores, and the input for the pipeline.
+    /// Takes in a volume. Returns the places of its stores, its log, and the input for the pipeline.
     pub(crate) fn take_in(
         &mut self,
         config: &Config,
         opened: OpenedVolume,
-    ) -> (Range<usize>, VolumeAdded) {
-        let OpenedVolume { index, stores, kept } = opened;
+    ) -> (Range<usize>, OpenedLog, VolumeAdded) {
+        let OpenedVolume { index, stores, kept, log } = opened;
         let volume = &config.volumes[index];
         let range = self.rows().take(stores.len());
         for (place, store) in range.clone().zip(stores) {
@@ -51,6 +53,7 @@ impl Catalog {
             volume: placement::spec(volume, self.backends.of(index), stores),
             backends: vec![Backend::alike(1); brought],
             owner: TenantId::new(volume.tenant as u32),
+            log: log_device::settings(volume, stores.iter().any(Store::has_cache), &self.node_name),
         };
         let (place, node) = ((volume, range.clone()), &self.node_name);
         let volume = Volume::new(place, &self.stores, kept, &config.limits, node);
@@ -60,7 +63,7 @@ impl Catalog {
         } else {
             self.volumes[index] = volume;
         }
-        (range, added)
+        (range, log, added)
     }
 
     /// The places of stores that are free.

@@ -77,7 +77,7 @@ pub(crate) struct Volume {
     pub(crate) initiators: Initiators,
     /// The file that remembers what must survive a restart.
     pub(crate) state: Option<PathBuf>,
-    /// The files that no other volume may have: data, state and journal.
+    /// The files that no other volume may have: data, log, state and journal.
     pub(crate) paths: Vec<PathBuf>,
     /// What that file says of sanitizing.
     pub(crate) sanitize: Sanitize,
@@ -214,10 +214,11 @@ pub(crate) struct PersistedState {
     pub(crate) journal_made: bool,
 }
 
-/// The files that a volume has for itself: data, state and journal.
+/// The files that a volume has for itself: data, log, state and journal.
 pub(crate) fn paths_of(volume: &config::Volume) -> Vec<PathBuf> {
     let state = volume.state.iter().flat_map(|path| [path.clone(), atomic_journal::path(path)]);
-    volume.files().map(|file| file.path.clone()).chain(state).collect()
+    let log = volume.log.iter().map(|log| log.path.clone());
+    volume.files().map(|file| file.path.clone()).chain(log).chain(state).collect()
 }
 
 /// Most blocks that one UNMAP may name, in all its descriptors.

@@ -11,10 +11,11 @@
 //! | tenants, the hosts that they claim, the tenants of volumes | not at all: what arrives from then on is theirs |
 //! | accounts, authentication, redirects, advertised addresses | at the next login |
 //! | targets, portals and servers of iSNS | by a notification of the server, if they ask for one |
-//! | volumes on files and devices of this machine, without a log | as of targets and namespaces; NBD clients at their next connection |
+//! | volumes on files and devices of this machine, with their logs | as of targets and namespaces; NBD clients at their next connection |
 //! | NBD exports | at the next connection |
 //!
-//! A volume that hosts find, or an export that has clients, is only taken away by force ([`Uses`]).
+//! A volume that hosts find, or of which something is only in its log, or an export that has clients, is only taken away by
+//! force ([`Uses`]).
 //!
 //! Everything else needs a restart. A file that asks for that as well changes nothing: half of a
 //! configuration is none.
@@ -24,11 +25,14 @@
 use crate::config::{Config, Nbd, Nvme, Places, Rejected, Volume as VolumeConfig, Where};
 use crate::storage::file::backing::Backing;
 use crate::storage::layout;
+use crate::storage::log_device;
 use crate::storage::state_file;
 use crate::volume::catalog::Catalog;
 use crate::volume::live::keep_places;
 use crate::volume::tenants::{Claims, keep_ids};
 use crate::volume::{Life, paths_of};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use tracing::{error, info};
 use weir_flow::control::CONTRACTS_MAX;
@@ -76,9 +80,30 @@ pub(crate) struct Uses<'a> {
     pub(crate) force: bool,
     /// The hosts that find a volume, and how, in words.
     pub(crate) of_volume: &'a dyn Fn(usize) -> Vec<String>,
+    /// What is only in the logs of volumes.
+    pub(crate) in_log: &'a InLogs,
+    /// The volumes whose logs were opened for this reload.
+    pub(crate) opened: &'a dyn Fn(usize) -> bool,
     /// The clients of an NBD export, by its place, in words.
     pub(crate) of_export: &'a dyn Fn(usize) -> Vec<String>,
 }
+
+/// What the log of a volume has that the volume's own storage does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InLog {
+    pub(crate) bytes: ByteCount,
+    /// Some have no bytes, such as those that unmap.
+    pub(crate) records: u64,
+}
+
+impl fmt::Display for InLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {} records", self.bytes, self.records)
+    }
+}
+
+/// That of each volume whose log has something.
+pub(crate) type InLogs = BTreeMap<usize, InLog>;
 
 /// What a reload has changed, for others.
 #[derive(Debug)]
@@ -155,7 +180,11 @@ impl Catalog {
             let before = old.volumes.get(index).filter(|volume| volume.is_there());
             match (before, volume.is_there()) {
                 (None, false) => {}
-                (None, true) => added.push((index, self.come(index, volume, places, &mut faults))),
+                (None, true) => {
+                    let opened = (uses.opened)(index);
+                    let sizes = self.come((index, opened), volume, places, &mut faults);
+                    added.push((index, sizes));
+                }
                 (Some(_), true) => {
                     sizes.push((index, self.size(index, volume, (room, places), &mut faults)));
                 }
@@ -166,6 +195,12 @@ impl Catalog {
                     faults
                         .in_use
                         .extend(told.map(|by| format!("volume `{name}` is in use by {by}")));
+                    if let (Some(in_log), false) = (uses.in_log.get(&index), uses.force) {
+                        faults.in_use.push(format!(
+                            "volume `{name}` has {in_log} in its log that its own storage does not have: `weir volume drain \
+                             {name}` writes that there, --force leaves it in the log"
+                        ));
+                    }
                 }
             }
         }
@@ -184,10 +219,10 @@ impl Catalog {
         Ok(Planned { config: new, sizes, added, removed })
     }
 
-    /// Whether a volume can come; the sizes of its stores.
+    /// Whether a volume can come, whose log may be open; the sizes of its stores.
     fn come(
         &self,
-        index: usize,
+        (index, opened): (usize, bool),
         volume: &VolumeConfig,
         places: &Places,
         faults: &mut Faults,
@@ -211,7 +246,12 @@ impl Catalog {
                 path.display(),
             );
             let is_data = volume.files().any(|file| file.path == **path);
-            let keys: &[_] = if is_data { &["file", "stores"] } else { &["state", "file"] };
+            let is_log = volume.log.as_ref().is_some_and(|log| log.path == **path);
+            let keys: &[_] = match (is_data, is_log) {
+                (true, _) => &["file", "stores"],
+                (false, true) => &["log"],
+                _ => &["state", "file"],
+            };
             faults.unavailable.push(at(keys, &told));
         }
         if !taken.is_empty() {
@@ -238,6 +278,9 @@ impl Catalog {
         let checked = volume.state.as_deref().map_or(Ok(()), state_file::check);
         let told = checked.err().map(|problem| format!("volume `{name}`: {problem}"));
         faults.unavailable.extend(told.map(|told| at(&["state", "file"], &told)));
+        if !opened && let Err(problem) = log_device::check(volume) {
+            faults.unavailable.push(at(&["log", "state"], &problem.to_string()));
+        }
         sizes
     }
 
@@ -473,9 +516,6 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
             _ => continue,
         };
         let name = &volume.name;
-        if volume.log.is_some() {
-            reasons.push(format!("volume `{name}` has a log and {does}"));
-        }
         if volume.stores.iter().any(|store| matches!(store, Where::Upstream { .. })) {
             reasons.push(format!("volume `{name}` is on an upstream and {does}"));
         }

@@ -23,6 +23,7 @@ mod serve_jobs;
 mod serve_layout;
 mod serve_limits;
 mod serve_live;
+mod serve_live_log;
 mod serve_log;
 mod serve_media;
 mod serve_memory;

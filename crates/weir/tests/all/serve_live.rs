@@ -246,9 +246,9 @@ fn what_cannot_be_had_changes_nothing() {
     }
     assert_eq!(steady(&gateway), before);
     assert!(!gateway.folder.join("more.img").exists());
-    let log = volume("logged", "1MiB").replace("size", "log = \"l.log\"\nsize");
-    let told = refused(&gateway, &(base() + &log), &[], 8);
-    assert!(told.contains("volume `logged` has a log and comes"), "{told}");
+    let log = volume("logged", "1MiB").replace("size", "log = \"none/l.log\"\nsize");
+    let told = refused(&gateway, &(base() + &log), &[], 7);
+    assert!(told.contains("volume `logged`: cannot make its log"), "{told}");
     assert_eq!(steady(&gateway)["volumes"].as_array().unwrap().len(), 1);
     assert_eq!(steady(&gateway)["volumes"][0]["name"], json!("disk"));
     gateway.stop();

@@ -132,6 +132,7 @@ const DRIVERS: &[(&str, &str)] = &[
     ("storage/log_device/inspect", "reads a log offline"),
     ("storage/log_device/log", "opens a log"),
     ("storage/memory", "frees the pages of a volume that has gone by a thread"),
+    ("storage/log_device/opener", "opens logs beside the event loop"),
     ("storage/log_device/pages", "reads a log at the start"),
     ("storage/random", "asks the kernel for random bytes"),
     ("storage/state_file", "saves and loads small files"),

@@ -25,6 +25,14 @@ impl Job {
             Self::WriteBack(part) => part.left as usize,
         }
     }
+
+    /// Whether memory of a job of this volume is awaited, or being filled.
+    pub(super) fn is_in_progress(&self, of: VolumeId) -> bool {
+        match self {
+            Self::Prefetch(prefetch) => prefetch.volume == of,
+            Self::WriteBack(part) => part.volume == of && (part.tag.is_none() || part.left > 0),
+        }
+    }
 }
 
 /// A prefetch.
@@ -276,6 +284,19 @@ impl CacheStage {
         {
             assert!(left == 0, "memory is released when nothing fills it any more");
             self.work(Work::Release(tag));
+        }
+    }
+
+    /// Gives up the parts of write-back that wait until a volume that goes can be written to. None is in progress.
+    pub(super) fn end_write_back(&mut self, volume: VolumeId) {
+        let is_its = |job: &Job| matches!(job, Job::WriteBack(part) if part.volume == volume);
+        let its: Vec<_> =
+            self.jobs.iter().filter(|(_, job)| is_its(job)).map(|(key, _)| key).collect();
+        for key in its {
+            if let Some(Job::WriteBack(WriteBackJob { tag: Some(tag), .. })) = self.jobs.remove(key)
+            {
+                self.work(Work::Release(tag));
+            }
         }
     }
 

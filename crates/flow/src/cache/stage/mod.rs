@@ -406,13 +406,33 @@ impl CacheStage {
         self.lines.forget(volume);
     }
 
-    /// A place, or the next one, has another volume, or none: nothing that was cached there is left. It has no log.
-    pub(crate) fn put(&mut self, volume: VolumeId, owner: Option<TenantId>) {
-        if owner.is_none() {
+    /// Whether a volume without requests may go: its log has closed, and nothing of it is in progress. O(jobs).
+    pub(crate) fn may_go(&self, volume: VolumeId) -> bool {
+        let state = &self.volumes[volume.index()];
+        let closed = match &state.log {
+            Some(log) => log.is_closed(),
+            None => state.settings.is_none(),
+        };
+        closed
+            && !state.lost.is_saving()
+            && !self.jobs.values().any(|job| job.is_in_progress(volume))
+    }
+
+    /// A place, or the next one, has another volume, for which this tenant pays, or none: nothing that was cached there is
+    /// left, and no part of write-back that waited.
+    pub(crate) fn put(
+        &mut self,
+        volume: VolumeId,
+        cached: Option<(TenantId, Option<writeback::Settings>)>,
+    ) {
+        let Some((owner, settings)) = cached else {
             self.lines.forget(volume);
-        }
-        let state =
-            VolumeState { gone: owner.is_none(), ..VolumeState::new(owner.unwrap_or_default()) };
+            self.end_write_back(volume);
+            self.volumes[volume.index()] =
+                VolumeState { gone: true, ..VolumeState::new(TenantId::default()) };
+            return;
+        };
+        let state = VolumeState { settings, ..VolumeState::new(owner) };
         if volume.index() == self.volumes.len() {
             self.volumes.push(state);
         } else {

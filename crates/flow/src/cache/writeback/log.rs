@@ -222,6 +222,11 @@ impl Log {
         self.closing = true;
     }
 
+    /// Whether it has closed after [`close`](Self::close).
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// When a write is acknowledged while the log is in use.
     pub const fn mode(&self) -> Mode {
         self.settings.mode

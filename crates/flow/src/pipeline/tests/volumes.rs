@@ -1,6 +1,7 @@
 //! Volumes that come and go while others are served.
 
 use super::*;
+use crate::cache::{Done, Work, writeback};
 
 /// A volume at this place, on this backend, which it brings along if `brings`.
 fn added(id: u32, backend: u32, brings: bool) -> Input {
@@ -12,7 +13,8 @@ fn added(id: u32, backend: u32, brings: bool) -> Input {
     };
     let backends = vec![Backend::alike(1); usize::from(brings)];
     let id = VolumeId::new(id);
-    Input::VolumeAdded(Arc::new(VolumeAdded { id, volume, backends, owner: TenantId::new(0) }))
+    let (owner, log) = (TenantId::new(0), None);
+    Input::VolumeAdded(Arc::new(VolumeAdded { id, volume, backends, owner, log }))
 }
 
 fn arrive(tag: u64, volume: u32, op: Op, offset: u64) -> Input {
@@ -87,4 +89,63 @@ fn a_volume_that_comes_back_is_not_lost() {
     step(&mut pipeline, 4, Input::VolumeRemoved(VolumeId::new(1)));
     step(&mut pipeline, 5, added(1, 1, false));
     assert!(!pipeline.is_lost(VolumeId::new(1)) && !pipeline.is_lost(VolumeId::new(0)));
+}
+
+/// Gives it an input, and ends all that it asks for then; whether a log has closed.
+fn settle(pipeline: &mut Pipeline<Seen>, now: u64, input: Input) -> bool {
+    let (mut told, mut closed) = (VecDeque::from(step(pipeline, now, input)), false);
+    while let Some(action) = told.pop_front() {
+        let input = match action {
+            Action::Cache(Work::Sync { volume, io }) => {
+                Input::Cache(Done::Logged { volume, io, outcome: Ok(()) })
+            }
+            Action::Cache(Work::Log { volume, write }) => {
+                Input::Cache(Done::Logged { volume, io: write.write.io, outcome: Ok(()) })
+            }
+            Action::Cache(Work::Reserve { job, .. }) => {
+                Input::Cache(Done::Reserved { job, tag: Tag(1_000) })
+            }
+            Action::Store(io) => stored(io),
+            other => {
+                closed |= matches!(other, Action::Cache(Work::Closed(_)));
+                continue;
+            }
+        };
+        told.extend(step(pipeline, now, input));
+    }
+    closed
+}
+
+/// A volume with a log goes when that has closed, and not before it was opened. When it has come back it has the log that it
+/// comes with; when it has come back without one, none.
+#[test]
+fn a_volume_goes_when_its_log_has_closed() {
+    let (mut pipeline, one) = (Pipeline::new(&config(), Seen::default()), VolumeId::new(1));
+    let settings = writeback::Settings::default();
+    let logged = |backend, brings| {
+        let Input::VolumeAdded(added) = added(1, backend, brings) else { unreachable!() };
+        let log = Some(settings);
+        Input::VolumeAdded(Arc::new(VolumeAdded { log, ..(*added).clone() }))
+    };
+    let opened = || {
+        let empty = writeback::Recovered::empty(&settings, [1; 16], 1, 1);
+        Input::Cache(Done::Recovered(one, Arc::new(empty)))
+    };
+    for round in 0..2_u32 {
+        let now = 10 * u64::from(round);
+        let gone = |pipeline: &Pipeline<Seen>| pipeline.observer().volumes.1.len() as u32 - round;
+        assert_eq!(step(&mut pipeline, now, logged(1, round == 0)), []);
+        assert_eq!(step(&mut pipeline, now + 1, Input::VolumeRemoved(one)), []);
+        assert_eq!(gone(&pipeline), 0, "its log was not opened");
+        assert!(!settle(&mut pipeline, now + 2, opened()));
+        assert_eq!(step(&mut pipeline, now + 3, Input::VolumeRemoved(one)), []);
+        assert_eq!(gone(&pipeline), 0, "its log is open");
+        assert!(settle(&mut pipeline, now + 4, Input::Cache(Done::Close(one))));
+        assert_eq!(step(&mut pipeline, now + 5, Input::VolumeRemoved(one)), []);
+        assert_eq!(gone(&pipeline), 1);
+        assert!(pipeline.cache().log(one).is_none());
+    }
+    step(&mut pipeline, 20, added(1, 1, false));
+    assert_eq!(ios(&step(&mut pipeline, 21, arrive(1, 1, Op::Write, 0))).len(), 1);
+    assert_eq!(pipeline.observer().strays, 0);
 }

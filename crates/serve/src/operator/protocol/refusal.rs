@@ -90,6 +90,9 @@ pub(crate) enum Refusal {
     /// The configuration was not put into force.
     #[error("{}", reload::message(.0))]
     Rejected(Rejected),
+    /// Another configuration is being put into force.
+    #[error("another configuration is being put into force: logs of its volumes are being opened")]
+    Reloading,
     /// Pages of metrics are asked for faster than they are read.
     #[error("other clients wait for metrics")]
     Busy,
@@ -118,7 +121,7 @@ impl Refusal {
             Self::Future => "future",
             Self::NoRecorder => "no_recorder",
             Self::Rejected(rejected) => reload::code(rejected),
-            Self::Busy => "busy",
+            Self::Busy | Self::Reloading => "busy",
             Self::Stopping => "stopping",
         }
     }
@@ -161,6 +164,7 @@ impl Refusal {
                 "requests would wait; --force, or \"force\":true, disables it anyway".to_owned()
             }
             Self::Rejected(rejected) => reload::help(rejected).to_owned(),
+            Self::Reloading => "nothing was changed: ask again when that has ended".to_owned(),
             Self::Busy => "ask again in some seconds, and read each answer".to_owned(),
             Self::Stopping => "nothing can be changed any more".to_owned(),
         }

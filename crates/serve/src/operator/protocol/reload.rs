@@ -64,8 +64,8 @@ pub(super) const fn help(rejected: &Rejected) -> &'static str {
             "nothing was changed: undo these changes, or restart the gateway"
         }
         Rejected::InUse(_) => {
-            "nothing was changed: let the hosts go, or take its LUN or namespace away first; --force, or \
-             \"force\":true, takes it away from them"
+            "nothing was changed: let the hosts go, or take its LUN or namespace away first, and have a log written back; \
+             --force, or \"force\":true, takes it away nevertheless"
         }
         Rejected::Shrinks(_) => "nothing was changed: hosts would lose the end of the volume",
         Rejected::Unavailable(_) => {

@@ -8,6 +8,7 @@ use super::pages::Pages;
 use crate::buffer::Pool;
 use crate::config::{IoMode, Log, Volume};
 use crate::folder::{beside, can_make};
+use crate::storage::file::backing::remove_made;
 use crate::storage::file::lock::{holder_name, holder_of, lock};
 use crate::storage::random::Random;
 use crate::storage::state_file;
@@ -33,6 +34,15 @@ pub(crate) struct LogFile {
     pub(crate) void: PathBuf,
     /// Its name.
     pub(crate) id: [u8; 16],
+    settings: Settings,
+    made: Made,
+}
+
+/// What was made for a log when it was opened, to be removed if that was in vain.
+#[derive(Debug, Default)]
+struct Made {
+    log: Option<PathBuf>,
+    mark: Option<PathBuf>,
 }
 
 /// Why a volume's log cannot be used. Nothing was changed.
@@ -192,11 +202,16 @@ pub(super) fn open(
     let file = open_file(volume, log, false)?;
     let found = (&file).seek(SeekFrom::End(0)).map_err(failed("measure"))?;
     let device = file.metadata().map_err(failed("look at"))?.file_type().is_block_device();
-    if if device { is_blank(&file).map_err(failed("read"))? } else { found == 0 } {
+    if is_blank(&file, device, found).map_err(failed("read"))? {
         if let Some(mark) = &marked {
             return Err(mark.missing(volume, "what was there"));
         }
-        make(&file, settings, device, random).map_err(failed("make"))?;
+        let made = make(&file, settings, device, random).map_err(failed("make"));
+        made.inspect_err(|_| {
+            if !exists {
+                remove_made(&volume.name, &log.path);
+            }
+        })?;
     }
     // It is opened, and locked, by one at a time.
     drop(file);
@@ -220,10 +235,18 @@ pub(super) fn open(
     let recovered = recover(&mut read, size, settings).map_err(refused)?;
     drop(pages);
     let id = recovered.log();
+    let made = Made { log: (!exists).then(path), mark: None };
+    let mut opened = LogFile { file, void, id, settings: *settings, made };
     match &marked {
         Some(mark) if mark.id != id => return Err(mark.missing(volume, "this one")),
         Some(_) => {}
-        None => Mark { id, path: path() }.save(volume)?,
+        None => match (Mark { id, path: path() }).save(volume) {
+            Ok(()) => opened.made.mark = Mark::of(volume).0,
+            Err(error) => {
+                opened.unmake(&volume.name);
+                return Err(error);
+            }
+        },
     }
     let (bytes, records) = recovered.dirty();
     info!(
@@ -234,7 +257,7 @@ pub(super) fn open(
         records,
         "log"
     );
-    Ok((LogFile { file, void, id }, recovered))
+    Ok((opened, recovered))
 }
 
 /// Whether a volume's log could be opened, or made. Changes nothing, and does not read it.
@@ -265,11 +288,20 @@ pub(crate) fn check(volume: &Volume, log: &Log) -> Result<(), LogError> {
 
 impl LogFile {
     /// Whether a start would find nothing in it that is not known to be upstream. No write to it is in flight.
-    pub(crate) fn is_clean(&self, settings: &Settings) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         let Ok(size) = (&self.file).seek(SeekFrom::End(0)) else { return false };
         let mut pages = Pages::new(&self.file);
         let mut read = |at: u64, bytes: &mut [u8]| pages.read(at, bytes);
-        recover(&mut read, size, settings).is_ok_and(|recovered| recovered.dirty() == (0, 0))
+        let found = recover(&mut read, size, &self.settings);
+        found.is_ok_and(|recovered| recovered.dirty() == (0, 0))
+    }
+
+    /// Closes a log that was opened in vain, and removes what was made for it. Nothing was written to it since.
+    pub(crate) fn unmake(self, volume: &str) {
+        // The mark first: without its log the volume would not be served.
+        for path in self.made.mark.iter().chain(&self.made.log) {
+            remove_made(volume, path);
+        }
     }
 }
 
@@ -317,11 +349,22 @@ fn direct(volume: &Volume, log: &Log) -> Option<File> {
     Some(file)
 }
 
-/// Whether a device begins with nothing.
-fn is_blank(file: &File) -> io::Result<bool> {
-    let mut front = [0; 8192];
-    file.read_exact_at(&mut front, 0)?;
-    Ok(front.iter().all(|&byte| byte == 0))
+/// Whether a device begins with nothing, or there is nothing but zeroes in a file: it was left so by a gateway that was killed
+/// while it made the log.
+fn is_blank(file: &File, device: bool, size: u64) -> io::Result<bool> {
+    let end = if device { FRONT } else { size };
+    let mut bytes = vec![0; ZEROES];
+    let mut at = 0;
+    while at < end {
+        let most = if at == 0 { FRONT } else { ZEROES as u64 };
+        let piece = &mut bytes[..(end - at).min(most) as usize];
+        file.read_exact_at(piece, at)?;
+        if piece.iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += piece.len() as u64;
+    }
+    Ok(true)
 }
 
 /// Makes a new log. It is filled with zeroes first, so that writing to it allocates nothing.
@@ -329,7 +372,7 @@ fn make(file: &File, settings: &Settings, device: bool, random: &mut dyn Random)
     let mut id = [0; 16];
     random.fill(&mut id)?;
     if !device {
-        let zeroes = vec![0; 1 << 20];
+        let zeroes = vec![0; ZEROES];
         let mut at = 0;
         while at < settings.capacity {
             let length = (settings.capacity - at).min(zeroes.len() as u64);
@@ -406,6 +449,12 @@ impl AsRawFd for LogFile {
         self.file.as_raw_fd()
     }
 }
+
+/// Bytes at the front of a log: both super blocks.
+const FRONT: u64 = 8192;
+
+/// Bytes that are read, or written, at once while a log is made.
+const ZEROES: usize = 1 << 20;
 
 /// What a log's size is a multiple of.
 const PAGE: u64 = 4096;
