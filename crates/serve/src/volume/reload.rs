@@ -9,6 +9,7 @@
 //! | contracts, groups and the control policy | not at all: requests that wait are handed over, and wait by the new rules |
 //! | shares of tenants and of the background | not at all: they hold for what is charged from then on |
 //! | tenants, the hosts that they claim, the tenants of volumes | not at all: what arrives from then on is theirs |
+//! | how long a stop takes | not at all |
 //! | accounts, authentication, redirects, advertised addresses | at the next login |
 //! | targets, portals and servers of iSNS | by a notification of the server, if they ask for one |
 //! | volumes on files and devices of this machine, with their logs | as of targets and namespaces; NBD clients at their next connection |
@@ -452,7 +453,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         record: _,
         recorder,
         log_format,
-        stop,
+        stop: _,
     } = new;
     differs("`listen` of [iscsi]", old.listen == *listen);
     differs("a limit of [iscsi]", old.iscsi == *iscsi);
@@ -480,7 +481,6 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("[burst_credits]", old.savings == *savings);
     differs("[recorder]", old.recorder == *recorder);
     differs("[log]", old.log_format == *log_format);
-    differs("`timeout` of [stop]", old.stop == *stop);
     differs("[[backend]]", old.backends == *backends);
     differs("[[upstream]]", old.upstreams == *upstreams);
     differs("the number of names of volumes since the start", volumes.len() <= VOLUMES_MAX);

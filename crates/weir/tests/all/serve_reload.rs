@@ -92,8 +92,6 @@ fn a_faulty_configuration_changes_nothing() {
     let at = 1 + fault.lines().position(|line| line.starts_with("sise")).unwrap();
     gateway.refuse_reload(&fault, &["no key `sise`", &format!("weir.toml:{at}:1")]);
     gateway.refuse_reload("[[volume", &["weir.toml:1:", "ERROR"]);
-    let restart = format!("[stop]\ntimeout = \"7s\"\n{}", sized("80MiB"));
-    gateway.refuse_reload(&restart, &["needs a restart", "`timeout` of [stop]"]);
     let restart = format!("[cache]\nsize = \"1MiB\"\n{}", sized("80MiB"));
     gateway.refuse_reload(&restart, &["needs a restart", "[cache]"]);
     let link = "[[link]]\nname = \"l\"\nlisten = [\"127.0.0.1:3260\"]\nbandwidth = \"1GB/s\"\n";
@@ -107,6 +105,24 @@ fn a_faulty_configuration_changes_nothing() {
     gateway.reload(&sized("80MiB"));
     assert_eq!(one.sense_of(READY, Transfer::None), CAPACITY_CHANGED);
     gateway.stop();
+}
+
+/// A stop takes as long as the last configuration says: not a minute, as at the start.
+#[test]
+fn the_time_of_a_stop_changes() {
+    let far = "[[backend]]\nname = \"far\"\nmodel = \"fixed\"\nservice = \"60s\"\nservers = 1\n";
+    let config = |timeout: &str| {
+        let disk = ONE_DISK.replace("file =", "backend = \"far\"\nfile =");
+        format!("[stop]\ntimeout = \"{timeout}\"\n{far}{disk}")
+    };
+    let mut gateway = Gateway::start(&folder("stop-time"), &config("60s"), &[]);
+    let mut one = gateway.session("one");
+    one.issue(read16(0, 512), Transfer::In(512));
+    one.execute(READY, Transfer::None).good();
+    gateway.reload(&config("100ms"));
+    gateway.signal("TERM");
+    gateway.logged(&["stopping: requests in flight are left"]);
+    gateway.kill();
 }
 
 /// A unit that a new configuration adds is announced to those who are logged in, and is there; one
