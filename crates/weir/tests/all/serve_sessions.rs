@@ -82,10 +82,11 @@ fn a_session_is_reinstated() {
     gateway.stop_after(witness);
 }
 
-/// A session has one connection: a second one is refused with 0206, and the first continues.
+/// A session has one connection: a second one is refused with 0206, and the first continues. A refused connection never
+/// was in a session, and ends none.
 #[test]
 fn a_second_connection_is_refused() {
-    let gateway = Gateway::with_one_disk("second");
+    let gateway = Gateway::start_with_log(&folder("second"), ONE_DISK, &[], "debug");
     let witness = gateway.witness();
     let mut session = gateway.session("two");
     let second = Login { tsih: session.tsih, ..Login::of("two") };
@@ -93,6 +94,10 @@ fn a_second_connection_is_refused() {
     gateway.logged(&["login refused", "TooManyConnections"]);
     let nobody = Login { tsih: session.tsih + 1, ..Login::of("two") };
     assert_eq!(nobody.connect(gateway.portal).unwrap_err(), 0x020a);
+    eventually("end of the refused connections", || {
+        (gateway.count("connection closed before login") >= 2).then_some(())
+    });
+    assert_eq!(gateway.count("session ended"), 0, "{}", gateway.log());
     session.ping();
     gateway.stop_after(witness);
 }

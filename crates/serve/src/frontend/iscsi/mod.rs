@@ -167,22 +167,21 @@ impl IscsiFrontend<'_> {
     ) {
         let Speech::Iscsi(wire) = &mut connection.speech else { return };
         let (peer, initiator, now) = (&connection.peer, wire.initiator(), self.engine.set.now);
-        let source = peer.source();
-        self.logins.refused(now, source, initiator, status);
-        let log = &self.engine.set.log;
+        let (source, log) = (peer.source(), &self.engine.set.log);
         log.line(now, source, LOGIN_REFUSED, |text| {
             warn!(%peer, initiator, ?status, %reason, "{text}");
         });
-        if let LoginFault::Chap(
-            ChapFault::WrongResponse { account: name } | ChapFault::UnknownAccount { name },
-        ) = reason
-            && let Some(login) = connection.login
-        {
-            let wait = self.logins.guessed(login, now);
-            if wait > Duration::ZERO {
-                let account = name.escape_debug();
-                log.line(now, source, TOO_MANY, |text| warn!(%source, %account, %wait, "{text}"));
-            }
+        let account = match reason {
+            LoginFault::Chap(
+                ChapFault::WrongResponse { account } | ChapFault::UnknownAccount { name: account },
+            ) => Some(account),
+            _ => None,
+        };
+        let guess = account.and(connection.login);
+        let wait = self.logins.refused(now, (source, initiator), status, guess);
+        if let (Some(account), true) = (account, wait > Duration::ZERO) {
+            let account = account.escape_debug();
+            log.line(now, source, TOO_MANY, |text| warn!(%source, %account, %wait, "{text}"));
         }
     }
 
@@ -228,7 +227,7 @@ impl IscsiFrontend<'_> {
                 warn!(%peer, initiator, ?status, "{text}");
             });
             let (source, now) = (peer.source(), self.engine.set.now);
-            self.logins.refused(now, source, wire.initiator(), status);
+            self.logins.refused(now, (source, wire.initiator()), status, None);
             wire.login_refused(status);
             return;
         }

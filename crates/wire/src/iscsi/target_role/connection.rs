@@ -223,7 +223,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
 
     /// Target's part of the session identifier; zero before the session is admitted.
     pub const fn tsih(&self) -> u16 {
-        self.login.tsih
+        if self.login.admitted { self.login.tsih } else { 0 }
     }
 
     /// Connection identifier.

@@ -31,7 +31,10 @@ const KEYS_MAX: usize = 128;
 pub(super) struct Login {
     pub(super) initiator: String,
     pub(super) isid: Isid,
+    /// As the host asks; that of the session once it is admitted.
     pub(super) tsih: u16,
+    /// The session is admitted.
+    pub(super) admitted: bool,
     pub(super) cid: u16,
     pub(super) target: Option<usize>,
     pub(super) is_discovery: bool,
@@ -317,7 +320,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             return;
         };
         // RFC 7143 section 11.13.3: the final response names the session.
-        self.login.tsih = tsih;
+        (self.login.tsih, self.login.admitted) = (tsih, true);
         let flags = FINAL | self.login.stage << 2 | FULL_FEATURE;
         self.push_login_response(&request, flags, self.login.outgoing.len());
         self.phase = Phase::FullFeature;

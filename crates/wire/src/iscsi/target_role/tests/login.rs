@@ -59,6 +59,25 @@ fn the_usual_login_is_byte_exact() {
     assert_eq!(peer.connection.parameters().target_segment_length, 65_536);
 }
 
+/// A connection has the handle of its session, and until that is admitted none, whatever its host has asked for.
+#[test]
+fn a_refused_login_has_no_session() {
+    let mut peer = Peer::new(Limits::default());
+    let request = LoginRequest {
+        opcode: opcode::LOGIN_REQUEST | IMMEDIATE,
+        flags: 0x87,
+        isid: ISID,
+        tsih: 77.into(),
+        ..LoginRequest::default()
+    };
+    let [initiator, target] = names();
+    let event = peer.send(&request, &text(&[&initiator, &target])).unwrap();
+    assert!(matches!(event, Some(Event::SessionRequested { tsih: 77, .. })), "{event:?}");
+    assert_eq!(peer.connection.tsih(), 0);
+    peer.connection.login_refused(LoginStatus::SessionDoesNotExist);
+    assert_eq!((peer.connection.is_full_feature(), peer.connection.tsih()), (false, 0));
+}
+
 /// One request can do it all; a repeated name in the operational stage does no harm.
 #[test]
 fn names_may_be_repeated_but_not_changed() {
