@@ -42,6 +42,8 @@ pub(crate) struct Links {
     lines: Vec<Line>,
     /// Of each link, by its id.
     places: Vec<Place>,
+    /// Of jobs, whose replies leave by no link.
+    jobs: Place,
     /// The line of each port, by its id.
     ports: Vec<Option<usize>>,
 }
@@ -54,6 +56,13 @@ struct Place {
     own: Option<usize>,
     /// Of its port.
     port: Option<usize>,
+}
+
+impl Place {
+    /// Of a link of which nothing is known.
+    fn vacant() -> Self {
+        Self { interleaves: Link::default().interleaves, own: None, port: None }
+    }
 }
 
 struct Line {
@@ -94,13 +103,13 @@ struct Pace {
 impl Links {
     pub(crate) fn new(choice: &Choice<Build>, window: u64) -> Self {
         let (lines, places, ports) = (Vec::new(), Vec::new(), Vec::new());
-        Self { choice: choice.clone(), window, lines, places, ports }
+        Self { choice: choice.clone(), window, lines, places, jobs: Place::vacant(), ports }
     }
 
     /// Sets the properties of a link; waiting replies stay where they are.
     pub(crate) fn set(&mut self, id: LinkId, Link { interleaves, port }: Link) {
         let port = port.map(|port| self.port(port));
-        let place = self.place(id);
+        let place = self.place(Some(id));
         (place.interleaves, place.port) = (interleaves, port);
     }
 
@@ -112,7 +121,8 @@ impl Links {
         (request, arrived): (&Request, Instant),
         progress: &mut Progress,
     ) -> Option<Grant> {
-        let id = request.link;
+        // The steps of a job end in the gateway: what a host takes, and when, is nothing to them.
+        let id = (!request.job).then_some(request.link);
         let place = *self.place(id);
         let index = place.port.or(place.own).unwrap_or_else(|| {
             let open = FIRST.min(self.window);
@@ -233,10 +243,10 @@ impl Links {
         self.ports[port]
     }
 
-    fn place(&mut self, id: LinkId) -> &mut Place {
-        let vacant = Place { interleaves: Link::default().interleaves, own: None, port: None };
+    fn place(&mut self, id: Option<LinkId>) -> &mut Place {
+        let Some(id) = id else { return &mut self.jobs };
         if self.places.len() <= id.index() {
-            self.places.resize(id.index() + 1, vacant);
+            self.places.resize(id.index() + 1, Place::vacant());
         }
         &mut self.places[id.index()]
     }

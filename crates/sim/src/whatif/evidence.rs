@@ -138,13 +138,16 @@ impl Evidence {
         }
         let Some(arrival) = arrival else { return };
         let arrival = &mut self.arrivals[arrival];
-        let link = arrival.request.link.index();
-        if link >= self.free.len() {
-            self.free.resize(link + 1, Instant::ZERO);
+        // The replies of jobs leave by no link.
+        if !arrival.request.job {
+            let link = arrival.request.link.index();
+            if link >= self.free.len() {
+                self.free.resize(link + 1, Instant::ZERO);
+            }
+            let begun = at.max(self.free[link]);
+            arrival.link_ns += now.saturating_since(begun).as_nanos();
+            self.free[link] = now;
         }
-        let begun = at.max(self.free[link]);
-        arrival.link_ns += now.saturating_since(begun).as_nanos();
-        self.free[link] = now;
         if last {
             arrival.ended = Some(now);
         }

@@ -201,8 +201,13 @@ impl World<'_> {
             0 => arrival.link_ns,
             _ => (u128::from(arrival.link_ns) * u128::from(bytes) / u128::from(whole)) as u64,
         };
-        let left = now.max(self.free[link]) + Duration::from_nanos(time);
-        self.free[link] = left;
+        // The replies of jobs leave by no link.
+        let left = if arrival.request.job {
+            now
+        } else {
+            self.free[link] = now.max(self.free[link]) + Duration::from_nanos(time);
+            self.free[link]
+        };
         self.scheduled += 1;
         self.replies.push(Reverse((left, self.scheduled, key, bytes)));
         if last {

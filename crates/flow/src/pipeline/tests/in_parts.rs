@@ -69,6 +69,18 @@ fn without_contention_a_reply_is_one_action() {
     assert_eq!(pipeline.observer().completed.len(), 1);
 }
 
+/// The steps of a job end in the gateway: they wait for no link, be its host one that takes nothing.
+#[test]
+fn a_job_waits_for_no_link() {
+    let mut pipeline = pipeline(1);
+    assert_eq!(told(&read(&mut pipeline, 0, 1, 4_096)), [(1, 0, 4_096, true)]);
+    assert!(read(&mut pipeline, 1, 2, 4_096).is_empty(), "the link is full");
+    let step_of_job = Request { job: true, ..request(3, Op::Write, 3 << 16, 4_096) };
+    let io = ios(&step(&mut pipeline, 2, Input::Arrive(step_of_job)))[0];
+    let ended = step(&mut pipeline, 3, Input::Stored { key: io.key, outcome: Ok(()) });
+    assert_eq!(told(&ended), [(3, 0, 0, true)]);
+}
+
 /// On a link that does not interleave every reply is whole.
 #[test]
 fn a_link_may_ask_for_whole_replies() {

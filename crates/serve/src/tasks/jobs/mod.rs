@@ -132,7 +132,7 @@ impl Jobs {
             dpo: false,
         };
         // A copy belongs to who asked for it, and a log counts its writes as those of that host; a sanitize, which outlives
-        // him, belongs to the volume.
+        // him, belongs to the volume, which has no log. The replies of jobs leave by no link.
         let (claim, link) = match &self.running[job] {
             Job::Copy(copy) => (cx.set.tasks[copy.key].claim, cx.set.link(copy.key)),
             Job::Sanitize(_) => (None, LinkId::new(0)),
