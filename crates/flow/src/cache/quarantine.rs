@@ -70,6 +70,11 @@ impl<W> Quarantine<W> {
         self.hand_over()
     }
 
+    /// The waiters until something is kept.
+    pub(super) fn waiters(&self) -> impl Iterator<Item = &W> {
+        self.saving.iter().flatten().chain(&self.next).map(|(_, waiter)| waiter)
+    }
+
     /// The world has kept what it was handed, or with `failed` not: then nothing is overwritten. Gives the waiters for
     /// that, and what the world is to keep next.
     pub(super) fn kept(&mut self, failed: bool) -> (Vec<W>, Option<Vec<LostRange>>) {

@@ -31,6 +31,8 @@ pub(crate) enum Reaction {
     Count(Asker, Wanted),
     /// Gives the pipeline this order, and asks the question when that has been done.
     Order(Input, Question),
+    /// Asks the question again soon.
+    Later(Question),
     /// Reads the configuration again, or another one, and sends the client the result.
     Reload(ReloadOrder, InLogs),
     /// Carries out a reload whose logs have been opened.
@@ -69,10 +71,14 @@ pub(crate) fn answer(
             let paths = paths::paths(pipeline, view, backends, |path| path.backend == backend);
             Reaction::Answer(client, Answer::Paths(paths))
         }
-        Question::Told(client, volume) => {
-            let volumes = status::volumes(pipeline, view, backends);
-            let volume = volumes.into_iter().nth(volume.index());
-            Reaction::Answer(client, Answer::Volumes(volume.into_iter().collect()))
+        Question::Told(_, volume, until) if pipeline.cache().gives_up(volume) && now < until => {
+            Reaction::Later(question)
+        }
+        Question::Told(client, volume, _) => {
+            let name = &view.engine.catalog.volumes[volume.index()].name;
+            let mut volumes = status::volumes(pipeline, view, backends);
+            volumes.retain(|one| one.name == *name);
+            Reaction::Answer(client, Answer::Volumes(volumes))
         }
     }
 }
@@ -229,7 +235,8 @@ impl ControlHandler<'_> {
         }
         let order = order(volume);
         info!(volume = name, ?order, over = self.client.way(), "order to a log");
-        Ok(Reaction::Order(Input::Cache(order), Question::Told(self.client, volume)))
+        let until = self.view.now + ORDER_WAIT_MAX;
+        Ok(Reaction::Order(Input::Cache(order), Question::Told(self.client, volume, until)))
     }
 
     fn path(&self, backend: &str, path: u32) -> Result<(BackendId, PathId), Refusal> {
@@ -264,3 +271,6 @@ impl ControlHandler<'_> {
 
 /// Requests in an answer.
 const SLOW_MAX: u32 = 32;
+
+/// How long the answer to an order waits until that has been carried out: lost ranges have to be kept on a disk.
+const ORDER_WAIT_MAX: Duration = Duration::from_secs(5);

@@ -37,6 +37,7 @@ pub(crate) use protocol::Refusal;
 use crate::config::Given;
 use http::Ticket;
 use socket::{Asked, ClientId};
+use weir_flow::clock::Instant;
 use weir_flow::request::{BackendId, VolumeId};
 
 /// How a configuration is put into force.
@@ -91,6 +92,6 @@ pub(crate) enum Question {
     Asked(Asker, Asked),
     /// Send the client the state of a backend after its order.
     Ordered(Asker, BackendId),
-    /// Send the client the state of a volume after its order.
-    Told(Asker, VolumeId),
+    /// Send the client the state of a volume when its order has been carried out, or at this time.
+    Told(Asker, VolumeId, Instant),
 }

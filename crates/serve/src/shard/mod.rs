@@ -240,6 +240,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
                 self.operators.scrape(self.now, client, scrape);
             }
             Reaction::Order(order, after) => self.operators.order(order, after),
+            Reaction::Later(question) => self.operators.ask_later(self.now, question),
             Reaction::Stop(client, leaving) => {
                 self.leave();
                 self.operators.answer(self.now, client, Answer::Stopping(leaving));

@@ -9,7 +9,7 @@ use crate::operator::socket::Socket as ControlSocket;
 use crate::operator::{Answer, Asker, Line, Question};
 use std::collections::VecDeque;
 use tracing::warn;
-use weir_flow::clock::Instant;
+use weir_flow::clock::{Duration, Instant};
 use weir_flow::pipeline::Input;
 
 /// The control socket and the HTTP interface, if they exist, and what is queued.
@@ -22,12 +22,14 @@ pub(crate) struct Operators {
     questions: VecDeque<Question>,
     /// To be given to the pipeline before any question is answered.
     orders: VecDeque<Input>,
+    /// To be asked again at these times, in order.
+    later: VecDeque<(Instant, Question)>,
 }
 
 impl Operators {
     pub(crate) fn new(control: Option<ControlSocket>, http: Option<Http>) -> Self {
         let (questions, orders) = (VecDeque::new(), VecDeque::new());
-        Self { control, http, scraper: None, questions, orders }
+        Self { control, http, scraper: None, questions, orders, later: VecDeque::new() }
     }
 
     /// Where the HTTP interface listens.
@@ -45,6 +47,11 @@ impl Operators {
     /// Queues a question of the gateway's own.
     pub(crate) fn ask(&mut self, question: Question) {
         self.questions.push_back(question);
+    }
+
+    /// Queues a question that is asked again soon. Each is the answer to one client, of which there are few.
+    pub(crate) fn ask_later(&mut self, now: Instant, question: Question) {
+        self.later.push_back((now + LATER, question));
     }
 
     /// Queues an order for the pipeline, and a question for when it has been done.
@@ -131,6 +138,9 @@ impl Operators {
 
     /// Accepts clients of the control socket, closes idle ones, and takes a question of the HTTP interface.
     pub(crate) fn tick(&mut self, now: Instant) {
+        while let Some((_, question)) = self.later.pop_front_if(|(at, _)| *at <= now) {
+            self.questions.push_back(question);
+        }
         if let Some(control) = &mut self.control {
             control.tick(now);
         }
@@ -142,6 +152,10 @@ impl Operators {
     /// When there is something to do if no event comes.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
-        control.into_iter().chain(self.http.as_ref().map(Http::deadline)).min()
+        let later = self.later.front().map(|&(at, _)| at);
+        control.into_iter().chain(self.http.as_ref().map(Http::deadline)).chain(later).min()
     }
 }
+
+/// After which time a question is asked again.
+const LATER: Duration = Duration::from_millis(5);

@@ -205,6 +205,13 @@ const VOLUMES: &[Column<VolumeStatus>] = &[
         if volume.lost {
             notes.push("a flush failed: written data may be lost".to_owned());
         }
+        if let Some(log) = volume.log.as_ref().filter(|log| log.storage == "blocked") {
+            notes.push(format!(
+                "WRITE-BACK IS BLOCKED for {}: {}",
+                age(log.storage_ns),
+                log.storage_why
+            ));
+        }
         notes.extend(volume.fences.iter().filter(|fence| fence.state != "held").map(fence));
         notes.join("; ")
     }),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// A volume whose own storage takes an hour for an I/O, so that everything is only in the log; in the first run it
-/// takes nothing, since the first write of a new log waits for it.
+/// takes nothing: flushes of hosts wait until the storage of a new log was flushed once.
 fn config(service: &str) -> String {
     format!(
         r#"
@@ -206,6 +206,36 @@ fn rotten_data_is_named() {
     let end = start + number(&records[victim]["length"]);
     assert!(image[..start] == volume[..start] && image[end..] == volume[end..image.len()]);
     assert!(fs::read(folder.join("disk.log")).unwrap() == changed, "nothing was changed");
+}
+
+/// Write-back that is blocked by rot: `weir status` names the volume, the record and its range, and since when; and the
+/// answer to the order that gives the record up shows that it is in quarantine, and blocks nothing any more.
+#[test]
+fn blocked_write_back_is_shown_and_given_up() {
+    let folder = folder("log-commands-blocked");
+    killed(&folder);
+    let good = fs::read(folder.join("disk.log")).unwrap();
+    let records = dirty(&folder);
+    let victim = records[5..].iter().find(|record| record["kind"] == "write").expect("one of them");
+    damage(&folder, &good, number(&victim["payload"]) + 3);
+    let mut gateway = Gateway::start(&folder, &config("1us"), &[]);
+    let log = |answer: &Value| answer["volumes"][0]["log"].clone();
+    let blocked = eventually("blocked write-back", || {
+        let log = log(&gateway.asked(&["volume", "status"]));
+        (log["storage"] == "blocked").then_some(log)
+    });
+    let text = String::from_utf8(gateway.command(&["status"]).stdout).unwrap();
+    let line = text.lines().find(|line| line.contains("WRITE-BACK IS BLOCKED for")).expect(&text);
+    let named = line.trim_start().starts_with("disk ");
+    assert!(named && line.contains(blocked["storage_why"].as_str().unwrap()), "{line}");
+    let answer = gateway.asked(&["volume", "quarantine", "disk"]);
+    assert_eq!(log(&answer)["storage"], "up", "{answer}");
+    let lost = &answer["volumes"][0]["quarantine"][0];
+    let why = format!("record {}, ", number(&lost["record"]));
+    assert!(blocked["storage_why"].as_str().unwrap().starts_with(&why), "{lost} {blocked}");
+    let text = String::from_utf8(gateway.command(&["status"]).stdout).unwrap();
+    assert!(!text.contains("BLOCKED"), "{text}");
+    gateway.stop();
 }
 
 /// Rot in the header of a batch: a gateway refuses the log, and what is behind it is found all the same.

@@ -75,6 +75,12 @@ impl CacheStage {
         self.await_kept(volume, Extent::default(), Waiter::WriteBack(extent, seq));
     }
 
+    /// Whether an operator has ordered to give up what write-back of a volume is blocked on, and that is not kept yet.
+    pub fn gives_up(&self, volume: VolumeId) -> bool {
+        let VolumeState { ordered, lost, .. } = &self.volumes[volume.index()];
+        ordered.is_some() || lost.waiters().any(|one| matches!(one, Waiter::WriteBack(..)))
+    }
+
     /// Ends a request that may go to storage now and reads there what was given up while it waited. Whether it does.
     pub(super) fn refuse_lost(&mut self, now: Instant, key: RequestKey) -> bool {
         let request = self.held[key].request;

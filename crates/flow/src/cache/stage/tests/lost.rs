@@ -54,12 +54,15 @@ fn lost_data_fails_until_it_is_overwritten() {
     rig.give(Input::Cache(Done::Quarantine(volume, 5)));
     rig.settle();
     assert_eq!((unreadable(&rig), &rig.kept), (Some((extent, seq)), &Vec::new()));
+    assert!(!rig.pipeline.cache().gives_up(volume), "it cannot be kept: the order has ended");
     rig.full = false;
     rig.give(Input::Cache(Done::Quarantine(volume, 5)));
     ask(&mut rig, 103, Op::Read, 0, 128);
     assert_eq!(rig.errors, [(Tag(103), IoError::Medium)]);
     assert!(unreadable(&rig).is_some(), "it is not kept yet");
+    assert!(rig.pipeline.cache().gives_up(volume));
     rig.settle();
+    assert!(!rig.pipeline.cache().gives_up(volume));
     assert_eq!(rig.kept, [LostRange { extent, seq, since: 5 }]);
     assert_eq!((unreadable(&rig), &rig.storage[8192..12288]), (None, &[0; 4096][..]));
     assert_eq!(rig.storage[40 * 512..44 * 512], [102; 2048]);
