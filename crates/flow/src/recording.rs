@@ -33,7 +33,7 @@ use crate::{control, dispatch, path, transfer};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use shares::{QUEUE, SET_WEIGHTS};
+use shares::{HOST, QUEUE, SET_WEIGHTS, VOLUME};
 use slotmap::{Key, KeyData};
 use volumes::{CAPPED, LOGGED_VOLUME_ADDED, RESIZED, VOLUME_ADDED, VOLUME_REMOVED};
 
@@ -270,7 +270,7 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             encode_choice(out, &set_control.control);
             promises::encode(out, &set_control.promises);
         }
-        Entry::Input(at, ref input @ (Input::SetWeights(_) | Input::Queue(..))) => {
+        Entry::Input(at, ref input @ (Input::SetWeights(_) | Input::Substream(..))) => {
             shares::encode_input(out, input, |out, kind| head(out, kind, at));
         }
         Entry::Input(at, Input::TakeOver(ref handover)) => {
@@ -341,7 +341,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             }
             Input::SetControl(Arc::new(SetControl { control, promises }))
         }
-        SET_WEIGHTS | QUEUE => shares::decode_input(&mut reader, kind)?,
+        SET_WEIGHTS | QUEUE | HOST | VOLUME => shares::decode_input(&mut reader, kind)?,
         TAKE_OVER => Input::TakeOver(Arc::new(promises::decode_handover(&mut reader)?)),
         RESIZED | CAPPED | VOLUME_ADDED | LOGGED_VOLUME_ADDED | VOLUME_REMOVED => {
             volumes::decode_input(&mut reader, kind)?
@@ -361,7 +361,8 @@ const CHECKSUM_LENGTH: usize = 8;
 const ARRIVE: u8 = 1;
 const STORED: u8 = 2;
 const SENT: u8 = 3;
-// 4, 5, 11 to 15, 31 and 32 are in `paths`, 17 to 25 and 28 to 30 in `cache`, 8, 10 and 34 to 36 in `volumes`.
+// 4, 5, 11 to 15, 31 and 32 are in `paths`, 17 to 25 and 28 to 30 in `cache`, 8, 10 and 34 to 36 in `volumes`,
+// 26, 33, 37 and 38 in `shares`.
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const SET_CONTROL: u8 = 9;

@@ -55,7 +55,7 @@ pub(crate) fn work(key: RequestKey, stream: u32) -> Work {
     Work {
         key,
         stream: TenantId::new(stream),
-        link: None,
+        substream: None,
         backend: BackendId::new(0),
         bytes: 4_096,
         nominal: Duration::from_millis(1),

@@ -91,7 +91,7 @@ impl Player {
                 let work = Work {
                     key: key(id),
                     stream,
-                    link: None,
+                    substream: None,
                     backend: BackendId::new(chip),
                     bytes: 4_096,
                     nominal: self.nominal,

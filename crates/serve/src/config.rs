@@ -4,12 +4,15 @@ mod candidate;
 mod change;
 pub mod http;
 mod isns;
+mod subsystem;
 mod upstream;
 
 pub use candidate::{Candidate, Given, Places, Reader};
 pub use change::{Change, KeyChange};
 pub use http::{Http, HttpListen};
 pub use isns::{ENTITY_MAX, Isns, PORT as ISNS_PORT, SERVERS_MAX};
+pub(crate) use subsystem::Whose;
+pub use subsystem::{HostShares, Streams, Subsystem};
 pub use upstream::{Fence, Portal, Upstream};
 
 use std::collections::BTreeMap;
@@ -366,55 +369,6 @@ pub struct Export {
     pub volume: usize,
 }
 
-/// A name that NVMe hosts connect to, and what they find there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subsystem {
-    /// Its NQN, such as `nqn.2026-11.org.example:disks`.
-    pub name: String,
-    /// Pairs of namespace identifier (1 to 256) and volume index, ascending, each once.
-    pub namespaces: Vec<(u32, usize)>,
-    /// Who may see it and connect, by NQN.
-    pub hosts: Initiators,
-    /// What is a separate stream at the backends.
-    pub streams: Streams,
-    /// The state of asymmetric access through portals; through others it is the best.
-    pub ana: Vec<(SocketAddr, AnaState)>,
-}
-
-impl Subsystem {
-    /// The state of access for a host that came to this address. An entry with a whole address goes before one with a
-    /// wildcard, which means its port at every address.
-    pub(crate) fn access(&self, local: Option<SocketAddr>) -> AnaState {
-        let Some(local) = local else { return AnaState::Optimized };
-        let whole = |(portal, _): &&(SocketAddr, AnaState)| *portal == local;
-        let any = |(portal, _): &&(SocketAddr, AnaState)| {
-            portal.ip().is_unspecified() && portal.port() == local.port()
-        };
-        let found = self.ana.iter().find(whole).or_else(|| self.ana.iter().find(any));
-        found.map_or(AnaState::Optimized, |&(_, state)| state)
-    }
-}
-
-/// What of a subsystem is a separate stream, within the share of its tenant.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Streams {
-    /// Nothing: all requests of a tenant are one stream.
-    #[default]
-    Tenant,
-    /// Every I/O queue, with these weights by queue identifier; others have weight 1.
-    Queue(BTreeMap<u16, Weight>),
-}
-
-impl Streams {
-    /// The weight of an I/O queue, if it is a separate stream.
-    pub fn weight(&self, queue: u16) -> Option<Weight> {
-        match self {
-            Self::Tenant => None,
-            Self::Queue(weights) => Some(weights.get(&queue).copied().unwrap_or_default()),
-        }
-    }
-}
-
 /// TLS for NBD or HTTP over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
@@ -511,10 +465,20 @@ settings! {
 }
 
 impl Nvme {
-    /// The weight of an I/O queue of a subsystem, if it is a separate stream.
-    pub(crate) fn weight(&self, subsystem: &str, queue: u16) -> Option<Weight> {
+    /// Whose the requests of an I/O queue of a host are, apart from those of others of its tenant, and the weight.
+    pub(crate) fn stream(
+        &self,
+        subsystem: &str,
+        queue: u16,
+        host: &str,
+    ) -> Option<(Whose, Weight)> {
         let found = self.subsystems.iter().find(|one| one.name == subsystem);
-        found.and_then(|one| one.streams.weight(queue))
+        found.and_then(|one| one.streams.of_queue(queue, host))
+    }
+
+    /// The volumes whose requests are streams, with their weights.
+    pub(crate) fn volume_streams(&self) -> BTreeMap<usize, Weight> {
+        self.subsystems.iter().flat_map(Subsystem::volume_streams).collect()
     }
 }
 

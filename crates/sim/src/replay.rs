@@ -18,6 +18,7 @@ use weir_flow::accept::Volume;
 use weir_flow::cache::Done;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::digest::Digest;
+use weir_flow::dispatch::Member;
 use weir_flow::event::{Event, Observer};
 use weir_flow::path::PathOrder;
 use weir_flow::pipeline::{Action, Census, Config, Input, Pipeline};
@@ -117,11 +118,11 @@ pub fn replay(path: &Path, progress: impl FnMut(u64)) -> Result<Replay, ReplayEr
 
 /// Replays a recording from any source.
 pub fn replay_from(source: impl Read, progress: impl FnMut(u64)) -> Result<Replay, ReplayError> {
-    replay_before(source, |_| ((), ()), progress).map(|(replay, ..)| replay)
+    replay_watched(source, |_| ((), ()), progress).map(|(replay, ..)| replay)
 }
 
 /// Sees what goes into a replayed pipeline and what comes out.
-pub(crate) trait Tap {
+pub trait Tap {
     /// The pipeline gets this input.
     fn input(&mut self, now: Instant, input: &Input);
 
@@ -135,7 +136,16 @@ impl Tap for () {
     fn action(&mut self, _: Instant, _: &Action) {}
 }
 
-/// Replays a recording before the eyes of an observer and a tap. Returns both, and what was outstanding at the end.
+/// Replays a recording before the eyes of an observer and a tap, and returns both.
+pub fn replay_watched<O: Observer, T: Tap>(
+    source: impl Read,
+    begin: impl FnOnce(&Config) -> (O, T),
+    progress: impl FnMut(u64),
+) -> Result<(Replay, O, T), ReplayError> {
+    replay_before(source, begin, progress).map(|(replay, observer, tap, _)| (replay, observer, tap))
+}
+
+/// The same, and returns also what was outstanding at the end.
 pub(crate) fn replay_before<O: Observer, T: Tap>(
     source: impl Read,
     begin: impl FnOnce(&Config) -> (O, T),
@@ -376,13 +386,22 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<R, F, T> {
             Input::UnitReset(backend)
             | Input::WriteLost(backend)
             | Input::PathOrder(backend, PathOrder::Failback) => self.check_path(backend, None),
-            Input::Resized(volume, _) | Input::Capped(volume, _) | Input::VolumeRemoved(volume)
+            Input::Resized(volume, _)
+            | Input::Capped(volume, _)
+            | Input::VolumeRemoved(volume)
+            | Input::Substream(Member::Volume(volume), _)
                 if volume.index() >= self.config.borrow().volumes.len() =>
             {
                 Err(format!("there is no volume {}", volume.index()))
             }
-            Input::Link(link, _) | Input::Queue(link, _) if link.index() >= MAX_INDEX => {
+            Input::Link(link, _)
+            | Input::Substream(Member::Link(link) | Member::Host(link, _), _)
+                if link.index() >= MAX_INDEX =>
+            {
                 Err(format!("link {} is past the last, {}", link.index(), MAX_INDEX - 1))
+            }
+            Input::Substream(Member::Host(_, host), _) if host.0 as usize >= MAX_INDEX => {
+                Err(format!("host {} is past the last, {}", host.0, MAX_INDEX - 1))
             }
             Input::Link(_, Link { port: Some(port), .. }) if port.id as usize >= MAX_INDEX => {
                 Err(format!("port {} is past the last, {}", port.id, MAX_INDEX - 1))
@@ -400,7 +419,7 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<R, F, T> {
             Input::Stored { .. }
             | Input::Sent { .. }
             | Input::Link(..)
-            | Input::Queue(..)
+            | Input::Substream(..)
             | Input::Resized(..)
             | Input::Capped(..)
             | Input::VolumeRemoved(_)

@@ -15,11 +15,11 @@
 use super::clocks::{Clocks, Epoch, Reading};
 use super::estimate::Estimation;
 use super::lanes::{Lanes, Slots};
-use super::queues::Waiting;
-use super::{Build, DispatchPolicy, Setup, Weight, Work, estimate, lanes};
+use super::substreams::Waiting;
+use super::{Build, DispatchPolicy, Setup, Substream, Weight, Work, estimate, lanes};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Property, Rule, Values};
-use crate::request::{BackendId, LinkId, RequestKey, TenantId};
+use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use slotmap::SecondaryMap;
@@ -270,8 +270,8 @@ impl DispatchPolicy for FairTime {
         }
     }
 
-    fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
-        self.lanes.set_queue(link, weight);
+    fn set_substream(&mut self, stream: Substream, weight: Option<Weight>) {
+        self.lanes.set_substream(stream, weight);
     }
 
     fn owe(&mut self, stream: TenantId, cost: Duration) {

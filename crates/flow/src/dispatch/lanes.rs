@@ -4,11 +4,11 @@
 //! (`docs/reference/dispatch.md` section 6.2). Operations of a stream for different backends have no order among them.
 
 use super::knee::Knee;
-use super::queues::{Queues, Waiting, widen};
-use super::{Weight, Work};
+use super::substreams::{Substreams, Waiting, widen};
+use super::{Substream, Weight, Work};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Rule, Unit};
-use crate::request::{BackendId, LinkId, RequestKey, TenantId};
+use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use slotmap::SecondaryMap;
@@ -41,8 +41,8 @@ pub(super) struct Lanes<T> {
     arrivals: u64,
     /// By stream, then by backend.
     queues: Vec<VecDeque<Waiting<T>>>,
-    /// The operations of tenants whose queues are separate streams.
-    own: Queues<T>,
+    /// The operations of tenants with streams within them.
+    own: Substreams<T>,
     /// By backend, the operations in all queues.
     waiting: Vec<u32>,
 }
@@ -50,7 +50,7 @@ pub(super) struct Lanes<T> {
 impl<T: Copy> Lanes<T> {
     pub(super) fn new(backends: usize) -> Self {
         let waiting = alloc::vec![0; backends];
-        let own = Queues::new(backends);
+        let own = Substreams::new(backends);
         Self { backends, arrivals: 0, queues: Vec::new(), own, waiting }
     }
 
@@ -84,8 +84,8 @@ impl<T: Copy> Lanes<T> {
         self.arrivals += 1;
         let lane = work.stream.index() * self.backends + work.backend.index();
         self.waiting[work.backend.index()] += 1;
-        if self.own.are_of(work.stream, work.link) {
-            // Operations that came before the tenant had queues wait among them from here on.
+        if self.own.are_of(work.stream, work.substream) {
+            // Operations that came before the tenant had such streams wait among them from here on.
             let first = work.stream.index() * self.backends;
             for lane in &mut self.queues[first..first + self.backends] {
                 lane.drain(..).for_each(|waiting| self.own.push(waiting));
@@ -96,9 +96,9 @@ impl<T: Copy> Lanes<T> {
         }
     }
 
-    /// A link is a stream of this weight within its tenant from now on, or no separate stream any more.
-    pub(super) fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
-        self.own.set(link, weight);
+    /// A stream within its tenant has this weight from now on, or there is no such stream any more.
+    pub(super) fn set_substream(&mut self, stream: Substream, weight: Option<Weight>) {
+        self.own.set(stream, weight);
     }
 
     /// The first of each stream that waits for this backend.
@@ -117,7 +117,7 @@ impl<T: Copy> Lanes<T> {
         let lane = &mut self.queues[stream.index() * self.backends + backend.index()];
         let first = lane.pop_front().or_else(|| self.own.pop(stream, backend));
         self.waiting[backend.index()] -= 1;
-        first.expect("a head is in its lane or its queue")
+        first.expect("a head is in its lane or its stream")
     }
 
     /// A sent operation has ended, which kept its backend busy for `service`.

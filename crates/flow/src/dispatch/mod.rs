@@ -3,8 +3,8 @@
 //! A dispatch policy orders what control has released, bounds what is outstanding at each backend, and
 //! so decides whose work the backends do. Streams are tenants, and what the gateway does by itself
 //! ([`Shares`]); a weight says how much of the backends' time a stream is due while others want it too. Where the
-//! configuration says so, each queue of a tenant is a stream within the tenant. What an operation took is the
-//! [`estimate`]'s to say.
+//! configuration says so, each queue, host or volume of a tenant is a stream within the tenant ([`Substream`]). What an
+//! operation took is the [`estimate`]'s to say.
 
 mod baselines;
 mod clocks;
@@ -13,21 +13,23 @@ mod fair_time;
 mod fifo;
 mod knee;
 mod lanes;
-mod queues;
+mod members;
 mod service_times;
 mod shares;
 mod stage;
+mod substreams;
 mod weight;
 
 pub use clocks::Reading;
+pub use members::{HostNumber, Member, Substream, SubstreamView};
 pub use shares::{Background, Owner, Shares};
 pub(crate) use stage::Dispatch;
-pub use stage::{BackendView, QueueView, StreamView};
+pub use stage::{BackendView, StreamView};
 pub use weight::Weight;
 
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule, Values};
-use crate::request::{BackendId, LinkId, RequestKey, TenantId};
+use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use estimate::Estimation;
 
@@ -38,8 +40,8 @@ pub struct Work {
     pub key: RequestKey,
     /// Whose it is.
     pub stream: TenantId,
-    /// The link that it came over, which may be a stream within that; `None` for what the gateway does by itself.
-    pub link: Option<LinkId>,
+    /// The stream within that which it may be of; `None` for what the gateway does by itself.
+    pub substream: Option<Substream>,
     /// Where it has to go.
     pub backend: BackendId,
     /// Bytes that it moves.
@@ -57,7 +59,7 @@ pub struct Work {
 ///
 /// Laws (checked for every policy in the list): each operation is sent exactly once, to the backend
 /// that it came for; operations of one stream and one backend are sent in order of arrival, or those of
-/// one link where links are streams within it; the same inputs give the same order; a backend with nothing outstanding is given something if anything waits
+/// one stream within it; the same inputs give the same order; a backend with nothing outstanding is given something if anything waits
 /// for it. So it is enough to ask for a backend when something has come for it or ended at it.
 pub trait DispatchPolicy {
     /// An operation is ready to go.
@@ -77,9 +79,9 @@ pub trait DispatchPolicy {
     /// A stream has another weight from now on. What was charged stays charged.
     fn set_weight(&mut self, _stream: TenantId, _weight: Weight) {}
 
-    /// The operations of a link are a stream of this weight within their tenant from now on, or not any more. Policies
-    /// that go by arrival have no use for it.
-    fn set_queue(&mut self, _link: LinkId, _weight: Option<Weight>) {}
+    /// A stream within its tenant has this weight from now on, or there is no such stream any more. Policies that go by
+    /// arrival have no use for it.
+    fn set_substream(&mut self, _stream: Substream, _weight: Option<Weight>) {}
 
     /// A stream has caused work of this cost that a background stream will do, such as the garbage
     /// collection that a write makes necessary.

@@ -1,13 +1,13 @@
 //! The dispatch stage around its policy: asks it per backend, counts operations and estimates their costs.
 
 use super::estimate::{Class, Estimation, Estimator};
+use super::members::{Member, Members, SubstreamView};
 use super::service_times::ServiceTimes;
 use super::{Build, DispatchPolicy, Owner, Setup, Shares, Weight, Work};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Choice, Rule};
-use crate::request::{BackendId, LinkId, Request, RequestKey, TenantId};
+use crate::request::{BackendId, Request, RequestKey, TenantId};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use slotmap::SecondaryMap;
 
@@ -16,9 +16,8 @@ pub(crate) struct Dispatch {
     policy: Box<dyn DispatchPolicy>,
     shares: Shares,
     service_times: ServiceTimes,
-    /// The links that are streams within their tenants, and the service time of each link, by its index.
-    queues: BTreeMap<LinkId, Weight>,
-    queue_times: ServiceTimes,
+    /// The streams within tenants.
+    members: Members,
     backends: Vec<Backend>,
     /// Backends below this have nothing new.
     first: usize,
@@ -63,19 +62,6 @@ pub struct StreamView {
     pub recent: Duration,
 }
 
-/// How a queue fares that is a separate stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueView {
-    /// Its link.
-    pub link: LinkId,
-    /// Its weight within its tenant.
-    pub weight: Weight,
-    /// As that of a [`StreamView`], since the queue was connected.
-    pub service: Duration,
-    /// The part of it in the last 5 to 10 s.
-    pub recent: Duration,
-}
-
 /// How full a backend is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendView {
@@ -98,8 +84,7 @@ impl Dispatch {
             policy,
             shares: shares.clone(),
             service_times: ServiceTimes::default(),
-            queues: BTreeMap::new(),
-            queue_times: ServiceTimes::default(),
+            members: Members::default(),
             outstanding: SecondaryMap::new(),
             classes: SecondaryMap::new(),
             estimates: estimation.is_some(),
@@ -136,25 +121,16 @@ impl Dispatch {
         })
     }
 
-    /// The operations of a link are a stream of this weight within their tenant from now on, or not any more.
-    pub(crate) fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
-        self.policy.set_queue(link, weight);
-        let known = match weight {
-            Some(weight) => self.queues.insert(link, weight),
-            None => self.queues.remove(&link),
-        };
-        if known.is_none() {
-            self.queue_times.forget(queue(link));
+    /// These requests are a stream of this weight within their tenant from now on, or not any more.
+    pub(crate) fn set_substream(&mut self, member: Member, weight: Option<Weight>) {
+        for (stream, weight) in self.members.set(member, weight) {
+            self.policy.set_substream(stream, weight);
         }
     }
 
-    /// How each queue fares that is a separate stream.
-    pub(crate) fn queues(&self, now: Instant) -> impl Iterator<Item = QueueView> {
-        let sums: Vec<_> = self.queue_times.sums(now).collect();
-        self.queues.iter().map(move |(&link, &weight)| {
-            let (service, recent) = sums.get(link.index()).copied().unwrap_or_default();
-            QueueView { link, weight, service, recent }
-        })
+    /// How each stream within a tenant fares.
+    pub(crate) fn substreams(&self, now: Instant) -> impl Iterator<Item = SubstreamView> {
+        self.members.views(now)
     }
 
     /// How full each backend is.
@@ -186,7 +162,7 @@ impl Dispatch {
         let work = Work {
             key,
             stream: owner.stream(),
-            link: matches!(owner, Owner::Tenant(_)).then_some(request.link),
+            substream: matches!(owner, Owner::Tenant(_)).then(|| self.members.of(request)),
             backend,
             bytes: request.payload(),
             nominal: nominal(class),
@@ -263,8 +239,8 @@ impl Dispatch {
             None => away,
         };
         self.service_times.add(now, owner.stream(), service);
-        if matches!(owner, Owner::Tenant(_)) && self.queues.contains_key(&request.link) {
-            self.queue_times.add(now, queue(request.link), service);
+        if matches!(owner, Owner::Tenant(_)) {
+            self.members.served(now, request, service);
         }
         self.policy.complete(now, key, service);
         self.ask(backend);
@@ -297,11 +273,6 @@ impl Dispatch {
             }
         }
     }
-}
-
-/// The name of a link among the service times of queues.
-const fn queue(link: LinkId) -> TenantId {
-    TenantId::new(link.index() as u32)
 }
 
 #[cfg(test)]

@@ -513,7 +513,7 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::Stored { key, outcome } => self.stored(now, key, outcome),
             Input::Sent { key, bytes } => self.sent(now, key, bytes),
             Input::Link(id, link) => self.links.set(id, link),
-            Input::Queue(link, weight) => self.dispatch.set_queue(link, weight),
+            Input::Substream(member, weight) => self.dispatch.set_substream(member, weight),
             Input::PathDown(backend, path) => self.paths.down(now, backend, path),
             Input::PathUp(backend, path) => {
                 self.forget_cached(now, backend);

@@ -128,8 +128,8 @@ pub enum Input {
     },
     /// A link is like this from now on; until it is said, every link is like the default.
     Link(LinkId, transfer::Link),
-    /// The requests of a link are a stream of this weight within their tenant from now on, or not any more.
-    Queue(LinkId, Option<dispatch::Weight>),
+    /// These requests are a stream of this weight within their tenant from now on, or not any more.
+    Substream(dispatch::Member, Option<dispatch::Weight>),
     /// A path was found not to work.
     PathDown(BackendId, PathId),
     /// A path works again.

@@ -2,7 +2,7 @@
 
 use super::{Census, Overdue, Pipeline};
 use crate::clock::{Duration, Instant};
-use crate::dispatch::{BackendView, QueueView, StreamView};
+use crate::dispatch::{BackendView, StreamView, SubstreamView};
 use crate::event::{Observer, StageName};
 use crate::path;
 
@@ -29,9 +29,9 @@ impl<O: Observer> Pipeline<O> {
         self.dispatch.streams(now)
     }
 
-    /// How each queue fares at the backends that is a separate stream.
-    pub fn queues(&self, now: Instant) -> impl Iterator<Item = QueueView> {
-        self.dispatch.queues(now)
+    /// How each stream within a tenant fares at the backends.
+    pub fn substreams(&self, now: Instant) -> impl Iterator<Item = SubstreamView> {
+        self.dispatch.substreams(now)
     }
 
     /// How full each backend is.

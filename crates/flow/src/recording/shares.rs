@@ -1,9 +1,9 @@
 //! What part of the backends' time streams are due, as the header of a recording and its entries have it.
 
 use super::{FormatError, Reader, number};
-use crate::dispatch::{Background, Shares, Weight};
+use crate::dispatch::{Background, HostNumber, Member, Shares, Weight};
 use crate::pipeline::Input;
-use crate::request::LinkId;
+use crate::request::{LinkId, VolumeId};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -14,9 +14,22 @@ pub(super) fn encode_input(out: &mut Vec<u8>, input: &Input, head: impl FnOnce(&
             head(out, SET_WEIGHTS);
             encode(out, shares);
         }
-        Input::Queue(link, weight) => {
-            head(out, QUEUE);
-            number(out, link.index() as u64);
+        Input::Substream(member, weight) => {
+            match *member {
+                Member::Link(link) => {
+                    head(out, QUEUE);
+                    number(out, link.index() as u64);
+                }
+                Member::Host(link, host) => {
+                    head(out, HOST);
+                    number(out, link.index() as u64);
+                    number(out, host.0.into());
+                }
+                Member::Volume(volume) => {
+                    head(out, VOLUME);
+                    number(out, volume.index() as u64);
+                }
+            }
             number(out, weight.map_or(0, |weight| weight.as_1024ths().into()));
         }
         _ => unreachable!("an input that concerns no weight"),
@@ -28,8 +41,13 @@ pub(super) fn decode_input(reader: &mut Reader<'_>, kind: u8) -> Result<Input, F
     if kind == SET_WEIGHTS {
         return Ok(Input::SetWeights(Arc::new(decode(reader)?)));
     }
-    let link = LinkId::new(reader.small()?);
-    Ok(Input::Queue(link, Weight::from_1024ths(reader.small()?)))
+    let name = reader.small()?;
+    let member = match kind {
+        QUEUE => Member::Link(LinkId::new(name)),
+        HOST => Member::Host(LinkId::new(name), HostNumber(reader.small()?)),
+        _ => Member::Volume(VolumeId::new(name)),
+    };
+    Ok(Input::Substream(member, Weight::from_1024ths(reader.small()?)))
 }
 
 /// Writes it.
@@ -57,3 +75,5 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Shares, FormatError> {
 
 pub(super) const SET_WEIGHTS: u8 = 26;
 pub(super) const QUEUE: u8 = 33;
+pub(super) const HOST: u8 = 37;
+pub(super) const VOLUME: u8 = 38;

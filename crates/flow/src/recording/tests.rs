@@ -4,7 +4,7 @@ use crate::cache::quarantine::LostRange;
 use crate::cache::{Done, writeback};
 use crate::control::PolicyHandover;
 use crate::control::{Contract, Promises};
-use crate::dispatch::{Background, Shares, Weight};
+use crate::dispatch::{Background, HostNumber, Member, Shares, Weight};
 use crate::path::{Access, Failback, PathOrder, Settings};
 use crate::pipeline::{Backend, Limits, VolumeAdded};
 use crate::request::{BackendId, PathId};
@@ -285,8 +285,13 @@ proptest! {
             16 => Entry::Input(at, Input::Cache(Done::LostKept(
                 VolumeId::new(small), IoError::from_code(code).map_or(Ok(()), Err),
             ))),
-            17 => Entry::Input(at, Input::Queue(
-                LinkId::new(small), Weight::from_1024ths(word as u32),
+            17 => Entry::Input(at, Input::Substream(
+                match code % 3 {
+                    0 => Member::Link(LinkId::new(small)),
+                    1 => Member::Host(LinkId::new(small), HostNumber(word as u32)),
+                    _ => Member::Volume(VolumeId::new(small)),
+                },
+                Weight::from_1024ths(word as u32),
             )),
             18 => Entry::Input(at, Input::VolumeRemoved(VolumeId::new(small))),
             19 => Entry::Input(at, Input::VolumeAdded(Arc::new(VolumeAdded {

@@ -3,15 +3,27 @@
 use crate::{SEEDS, STEPS, Source};
 use std::collections::{BTreeMap, VecDeque};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::dispatch::{DispatchPolicy, POLICIES, Setup, Stream, Weight, Work};
+use weir_flow::dispatch::{
+    DispatchPolicy, HostNumber, POLICIES, Setup, Stream, Substream, Weight, Work,
+};
 use weir_flow::policy::{Choice, Property};
-use weir_flow::request::{BackendId, LinkId, RequestKey, TenantId};
+use weir_flow::request::{BackendId, LinkId, RequestKey, TenantId, VolumeId};
 use weir_flow::rng::Rng;
 
 const BACKENDS: usize = 3;
 const LINKS: u64 = 4;
 
-type Line = (BackendId, TenantId, Option<LinkId>);
+/// A stream within a tenant.
+const fn substream(number: u64) -> Substream {
+    let id = number as u32;
+    match number {
+        0 | 1 => Substream::Link(LinkId::new(id)),
+        2 => Substream::Host(HostNumber(id)),
+        _ => Substream::Volume(VolumeId::new(id)),
+    }
+}
+
+type Line = (BackendId, TenantId, Option<Substream>);
 
 #[derive(Default)]
 struct Model {
@@ -29,7 +41,7 @@ impl Model {
             assert!(rule.0.starts_with("dispatch/"), "{rule:?} names another stage");
             let work = self.works.remove(&key).expect("sent once, after it came");
             assert_eq!(work.backend, asked, "sent where it belongs");
-            let line = self.waiting.get_mut(&(asked, work.stream, work.link));
+            let line = self.waiting.get_mut(&(asked, work.stream, work.substream));
             assert_eq!(
                 line.and_then(VecDeque::pop_front),
                 Some(key),
@@ -85,8 +97,8 @@ fn storm(name: &str, seed: u64) -> Vec<(Instant, RequestKey)> {
                 weight(1 + rng.below(1 << 20) as u32),
             ),
             1 => policy.owe(TenantId::new(rng.below(6) as u32), Duration::from_millis(2)),
-            2..5 if has_links => policy.set_queue(
-                LinkId::new(rng.below(LINKS) as u32),
+            2..5 if has_links => policy.set_substream(
+                substream(rng.below(LINKS)),
                 (rng.below(3) > 0).then(|| weight(1 + rng.below(1 << 12) as u32)),
             ),
             _ => {}
@@ -96,11 +108,19 @@ fn storm(name: &str, seed: u64) -> Vec<(Instant, RequestKey)> {
             let backend = BackendId::new(source.rng.below(backends as u64) as u32);
             let nominal = Duration::from_nanos(rng.below(3_000_000));
             let (stream, bytes) = (request.tenant, request.payload());
-            let link = has_links.then(|| LinkId::new(rng.below(LINKS) as u32));
-            let work =
-                Work { key, stream, link, backend, bytes, nominal, request: key, whole: nominal };
+            let within = has_links.then(|| substream(rng.below(LINKS)));
+            let work = Work {
+                key,
+                stream,
+                substream: within,
+                backend,
+                bytes,
+                nominal,
+                request: key,
+                whole: nominal,
+            };
             model.works.insert(key, work);
-            model.waiting.entry((backend, stream, link)).or_default().push_back(key);
+            model.waiting.entry((backend, stream, within)).or_default().push_back(key);
             policy.arrive(now, &work);
             model.drain(now, backend, &mut *policy);
         } else {
@@ -153,7 +173,7 @@ fn time_is_shared_by_those_that_charge_it() {
                 &Work {
                     key,
                     stream: stream_id,
-                    link: None,
+                    substream: None,
                     backend,
                     bytes: 4_096,
                     nominal,

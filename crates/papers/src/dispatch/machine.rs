@@ -239,7 +239,7 @@ impl Machine<'_> {
         let work = Work {
             key: key(index, 1),
             stream: TenantId::new(stream as u32),
-            link: None,
+            substream: None,
             backend: BackendId::new(chip),
             bytes: if page == Page::Erase { 0 } else { 4_096 },
             nominal: Duration::from_nanos(self.nominal(page)),

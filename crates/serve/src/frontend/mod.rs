@@ -16,6 +16,7 @@ pub(crate) mod nbd;
 pub(crate) mod nvme;
 pub(crate) mod nvme_namespaces;
 pub(crate) mod nvme_queue;
+mod nvme_streams;
 pub(crate) mod session_view;
 pub(crate) mod socket;
 pub(crate) mod tls;

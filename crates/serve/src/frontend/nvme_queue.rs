@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::dispatch::Weight;
-use weir_flow::pipeline::Input;
-use weir_flow::request::{LinkId, TenantId};
+use weir_flow::dispatch::{Member, Weight};
+use weir_flow::request::TenantId;
 use weir_wire::nvme::{Connect, Connection, Limits, Status};
 use weir_wire::scsi::cdb::Media;
 use weir_wire::scsi::nexus::HostId;
@@ -51,8 +50,8 @@ pub(crate) struct Queue {
     pub(super) rest: BTreeMap<u32, Result<VecDeque<Part>, Status>>,
     /// The slot of a Disconnect, which is answered last.
     pub(super) leaving: Option<u32>,
-    /// Its weight, if it is a separate stream.
-    pub(crate) weight: Option<Weight>,
+    /// The stream within its tenant that it is, or is a part of, and the weight of that.
+    pub(crate) stream: Option<(Member, Weight)>,
     /// Memory that is set aside for data in capsules, in bytes.
     pub(super) reserved: u64,
 }
@@ -63,8 +62,8 @@ pub(crate) struct Ended {
     pub(super) controller: Option<u16>,
     pub(super) number: u16,
     pub(super) reserved: u64,
-    /// It was a separate stream.
-    pub(super) stream: bool,
+    /// The stream within its tenant that it was a part of.
+    pub(super) stream: Option<Member>,
 }
 
 /// A part of a command: one request for a volume.
@@ -124,28 +123,21 @@ impl Queue {
             waiting: VecDeque::new(),
             rest: BTreeMap::new(),
             leaving: None,
-            weight: None,
+            stream: None,
             reserved: 0,
         }
     }
 
     /// What its controller must know of its end.
     pub(crate) fn ended(self) -> Ended {
-        let Self { controller, wire, reserved, weight, .. } = self;
-        let (number, stream) = (wire.queue().unwrap_or(0), weight.is_some());
+        let Self { controller, wire, reserved, stream, .. } = self;
+        let (number, stream) = (wire.queue().unwrap_or(0), stream.map(|(member, _)| member));
         Ended { controller, number, reserved, stream }
     }
 
     /// The first namespace of this volume that its host sees.
     pub(crate) fn nsid_of(&self, volume: usize) -> Option<u32> {
         self.namespaces.nsid_of(volume)
-    }
-
-    /// It has this weight from now on, or is no separate stream. Returns what the pipeline must know of that.
-    pub(crate) fn weigh(&mut self, link: LinkId, weight: Option<Weight>) -> Option<Input> {
-        let changed = self.weight != weight;
-        self.weight = weight;
-        changed.then_some(Input::Queue(link, weight))
     }
 
     /// Whether its Connect has waited for too long.

@@ -314,6 +314,12 @@ pub struct Status {
     /// How many there are that `shares` does not have.
     #[serde(default)]
     pub shares_left_out: u64,
+    /// The streams within tenants (`streams` of `[[subsystem]]`), the largest of late first; the first 100.
+    #[serde(default)]
+    pub streams: Vec<StreamStatus>,
+    /// How many there are that `streams` does not have.
+    #[serde(default)]
+    pub streams_left_out: u64,
     /// The depth of the backends, the fullest first; the first 100.
     #[serde(default)]
     pub backends: Vec<BackendStatus>,
@@ -410,8 +416,6 @@ pub struct SessionStatus {
     pub queue: Option<u16>,
     /// Commands that have no complete reply yet.
     pub outstanding: u64,
-    /// How an NVMe queue fares at the backends that is a separate stream.
-    pub stream: Option<StreamStatus>,
 }
 
 /// The state of a tenant.

@@ -23,7 +23,7 @@ use weir_flow::account::histogram::Histogram;
 use weir_flow::cache::quarantine::LostRange;
 use weir_flow::cache::writeback::{Blocked, Log, Mode, Phase, Upstream};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::dispatch::{Owner, StreamView};
+use weir_flow::dispatch::{Owner, StreamView, Substream, SubstreamView};
 use weir_flow::event::StageName;
 use weir_flow::pipeline::{Overdue, Pipeline};
 use weir_flow::request::{BackendId, VolumeId};
@@ -39,10 +39,11 @@ pub(crate) fn status(
     let now = view.now;
     let volumes = volumes(pipeline, view, backends);
     let (shares, shares_left_out) = shares(pipeline, view);
+    let (streams, streams_left_out) = streams(pipeline, view);
     let (held, backends_left_out) = fullest(pipeline, backends);
     let bottleneck = bottleneck(pipeline, view, &held);
     let (overdue, overdue_left_out) = overdue(pipeline, view);
-    let (sessions, sessions_left_out) = sessions(pipeline, view);
+    let (sessions, sessions_left_out) = sessions(view);
     let (turned_away, turned_away_left_out) = turned_away(view);
     let stages = pipeline.census(now).into_iter().map(|census| StageStatus {
         stage: census.stage.as_str().to_owned(),
@@ -79,6 +80,8 @@ pub(crate) fn status(
         tenants_left_out,
         shares,
         shares_left_out,
+        streams,
+        streams_left_out,
         backends: held,
         backends_left_out,
         isns: registrations::registrations(view),
@@ -308,10 +311,7 @@ fn overdue(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<OverdueRequest>,
     (told.collect(), left_out)
 }
 
-fn sessions(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<SessionStatus>, u64) {
-    let streams: BTreeMap<_, _> =
-        pipeline.queues(view.now).map(|stream| (stream.link, stream)).collect();
-    let all: u64 = pipeline.streams(view.now).map(|stream| stream.recent.as_nanos()).sum();
+fn sessions(view: &View<'_>) -> (Vec<SessionStatus>, u64) {
     let established = |connection: &&Connection| connection.speech.is_established();
     let connections = view.connections.iter().copied();
     let mut sessions: Vec<&Connection> = connections.filter(established).collect();
@@ -344,12 +344,6 @@ fn sessions(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<SessionStatus>,
             controller: queue.map(|(controller, _)| controller),
             queue: queue.map(|(_, queue)| queue),
             outstanding: connection.tasks.len() as u64,
-            stream: streams.get(&connection.link()).map(|stream| StreamStatus {
-                weight: f64::from(stream.weight.as_1024ths()) / 1_024.0,
-                service_ns: stream.service.as_nanos(),
-                recent_ns: stream.recent.as_nanos(),
-                share: stream.recent.as_nanos() as f64 / all.max(1) as f64,
-            }),
         }
     });
     (told.collect(), left_out)
@@ -388,6 +382,56 @@ fn shares(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<ShareStatus>, u64
         service_ns: service.as_nanos(),
         recent_ns: recent.as_nanos(),
         share: recent.as_nanos() as f64 / all.max(1) as f64,
+    });
+    (told.collect(), left_out)
+}
+
+/// The streams within tenants.
+fn streams(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<StreamStatus>, u64) {
+    let all: u64 = pipeline.streams(view.now).map(|stream| stream.recent.as_nanos()).sum();
+    let mut views: Vec<SubstreamView> = pipeline.substreams(view.now).collect();
+    views.sort_by_key(|view| (Reverse(view.recent), Reverse(view.service)));
+    let (views, left_out) = first(views);
+    // One queue of each stream: those of a host have the same host and subsystem.
+    let queues = view.connections.iter().filter_map(|&connection| match &connection.speech {
+        Speech::Nvme(queue) => Some((queue.stream?.0.stream(), queue)),
+        Speech::Iscsi(_) | Speech::Nbd(_) => None,
+    });
+    let queues: BTreeMap<_, _> = queues.collect();
+    let told = views.into_iter().filter_map(|SubstreamView { stream, weight, service, recent }| {
+        let told = |kind: &str, subsystem: &str| StreamStatus {
+            kind: kind.to_owned(),
+            subsystem: subsystem.to_owned(),
+            host: None,
+            controller: None,
+            queue: None,
+            namespace: None,
+            weight: f64::from(weight.as_1024ths()) / 1_024.0,
+            service_ns: service.as_nanos(),
+            recent_ns: recent.as_nanos(),
+            share: recent.as_nanos() as f64 / all.max(1) as f64,
+        };
+        if let Substream::Volume(volume) = stream {
+            let (subsystem, namespace) = view.engine.catalog.namespace_of(volume)?;
+            return Some(StreamStatus {
+                namespace: Some(namespace),
+                ..told("namespace", subsystem)
+            });
+        }
+        let queue = queues.get(&stream)?;
+        let host = Some(queue.host.clone());
+        Some(match stream {
+            Substream::Link(_) => {
+                let (controller, queue_number) = (queue.controller, queue.wire.queue());
+                StreamStatus {
+                    host,
+                    controller,
+                    queue: queue_number,
+                    ..told("queue", &queue.subsystem)
+                }
+            }
+            _ => StreamStatus { host, ..told("host", &queue.subsystem) },
+        })
     });
     (told.collect(), left_out)
 }

@@ -19,7 +19,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tracing::info;
-use weir_flow::request::TenantId;
+use weir_flow::request::{TenantId, VolumeId};
 use weir_flow::units::ByteCount;
 use weir_wire::iscsi::target_role::{Advertised, Node, TargetEntry};
 use weir_wire::nbd::{BlockSize, Export, Exports};
@@ -157,6 +157,14 @@ impl Catalog {
         info!(volume = volume.name, size = %ByteCount(size), "volume resized");
         volume.unit.resize(size / u64::from(volume.unit.disk().block_size));
         true
+    }
+
+    /// The subsystem and the namespace identifier of a volume, if it is one.
+    pub(crate) fn namespace_of(&self, volume: VolumeId) -> Option<(&str, u32)> {
+        self.nvme.subsystems.iter().find_map(|one| {
+            let found = one.namespaces.iter().find(|&&(_, of)| of == volume.index());
+            found.map(|&(nsid, _)| (one.name.as_str(), nsid))
+        })
     }
 
     /// The serial number of an NVMe subsystem: 20 hexadecimal digits, the same after a restart.

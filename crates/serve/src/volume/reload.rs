@@ -37,6 +37,7 @@ use std::fmt;
 use std::sync::Arc;
 use tracing::{error, info};
 use weir_flow::control::CONTRACTS_MAX;
+use weir_flow::dispatch::Member;
 use weir_flow::pipeline::{Input, Policies, SetControl, VOLUMES_MAX};
 use weir_flow::request::{TenantId, VolumeId};
 use weir_flow::units::ByteCount;
@@ -318,6 +319,7 @@ impl Catalog {
             }
         }
         self.set_control(old, &new, &mut inputs);
+        inputs.extend(volume_streams(&old.nvme, &new.nvme));
         self.export(&new.nbd);
         self.set_nvme(&new.nvme);
         self.retarget(&mut new);
@@ -521,4 +523,14 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         }
     }
     reasons
+}
+/// What the pipeline must know of volumes that are streams within their tenants, or not any more.
+pub(crate) fn volume_streams(old: &Nvme, new: &Nvme) -> Vec<Input> {
+    let (old, new) = (old.volume_streams(), new.volume_streams());
+    let member = |&volume: &usize| Member::Volume(VolumeId::new(volume as u32));
+    let ended = old.keys().filter(|volume| !new.contains_key(volume));
+    let ended = ended.map(|volume| Input::Substream(member(volume), None));
+    let changed = new.iter().filter(|(volume, weight)| old.get(volume) != Some(weight));
+    let changed = changed.map(|(volume, &weight)| Input::Substream(member(volume), Some(weight)));
+    ended.chain(changed).collect()
 }

@@ -4,6 +4,7 @@ use crate::results::Results;
 use crate::testing;
 use weir_flow::accept::{Cap, Layout};
 use weir_flow::control::Promises;
+use weir_flow::dispatch::{HostNumber, Member};
 use weir_flow::error::IoError;
 use weir_flow::path::{Access, Settings};
 use weir_flow::pipeline::{Backend, Limits, Policies};
@@ -153,6 +154,15 @@ fn unknown_ids_are_errors() {
         (Input::Arrive(link), "link 65536 is past the last, 65535"),
         (Input::Arrive(tenant), "tenant 4294967295 is past the last, 65535"),
         (Input::Resized(VolumeId::new(1), 1 << 20), "there is no volume 1"),
+        (Input::Substream(Member::Volume(VolumeId::new(1)), None), "there is no volume 1"),
+        (
+            Input::Substream(Member::Link(LinkId::new(65_536)), None),
+            "link 65536 is past the last, 65535",
+        ),
+        (
+            Input::Substream(Member::Host(LinkId::new(0), HostNumber(65_536)), None),
+            "host 65536 is past the last, 65535",
+        ),
         (Input::VolumeRemoved(VolumeId::new(1)), "there is no volume 1"),
         (Input::PathDown(BackendId::new(1), PathId::new(0)), "there is no backend 1"),
         (Input::PathUp(BackendId::new(0), PathId::new(2)), "backend 0 has no path 2"),

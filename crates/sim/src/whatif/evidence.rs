@@ -162,7 +162,7 @@ impl Tap for Evidence {
             Input::Stored { key, outcome } => self.stored(now, key, outcome),
             Input::Sent { key, .. } => self.sent(now, key),
             Input::Link(..)
-            | Input::Queue(..)
+            | Input::Substream(..)
             | Input::PathUp(..)
             | Input::PathAccess(..)
             | Input::Resized(..)

@@ -10,8 +10,8 @@ use weir_flow::clock::Duration;
 use weir_flow::units::ByteCount;
 use weir_serve::operator::{
     self, Answer, BackendStatus, DeviceStatus, FenceStatus, IsnsStatus, OverdueRequest,
-    RecorderStatus, Request, SessionStatus, ShareStatus, Spread, StageStatus, TargetStatus,
-    TenantStatus, TurnedAwayStatus, VolumeStatus,
+    RecorderStatus, Request, SessionStatus, ShareStatus, Spread, StageStatus, StreamStatus,
+    TargetStatus, TenantStatus, TurnedAwayStatus, VolumeStatus,
 };
 
 /// Show the state of a running gateway
@@ -84,10 +84,8 @@ fn text(status: &operator::Status) -> String {
     section(&mut text, "Paths out of use", &Table::of(PATHS_OUT, &status.paths_out), 0);
     let heading = "Backend-time shares, of the last seconds and since the start";
     section(&mut text, heading, &Table::of(SHARES, &status.shares), status.shares_left_out);
-    let streams: Vec<_> =
-        status.sessions.iter().filter(|session| session.stream.is_some()).cloned().collect();
-    let heading = "Queues that are streams within their tenants, of the last seconds and since they were connected";
-    section(&mut text, heading, &Table::of(STREAMS, &streams), 0);
+    let heading = "Streams within tenants, of the last seconds and since they began";
+    section(&mut text, heading, &Table::of(STREAMS, &status.streams), status.streams_left_out);
     let heading = "Modelled devices; an I/O is late if its file took longer than the model";
     section(&mut text, heading, &devices(&status.devices), 0);
     section(&mut text, "Flash since the start", &flash(&status.devices), 0);
@@ -232,15 +230,21 @@ const SHARES: &[Column<ShareStatus>] = &[
     numbers("service time", |share| time(share.service_ns)),
 ];
 
-const STREAMS: &[Column<SessionStatus>] = &[
-    words("host", |one| one.initiator.clone().unwrap_or_default()),
-    numbers("controller", |one| one.controller.unwrap_or(0).to_string()),
-    numbers("queue", |one| one.queue.unwrap_or(0).to_string()),
-    numbers("weight", |one| weight(one.stream.as_ref().map_or(0.0, |stream| stream.weight))),
-    numbers("share %", |one| {
-        format!("{:.1}", one.stream.as_ref().map_or(0.0, |stream| stream.share) * 1e2)
+const STREAMS: &[Column<StreamStatus>] = &[
+    words("subsystem", |one| one.subsystem.clone()),
+    words("stream", |one| {
+        let host = one.host.as_deref().unwrap_or_default();
+        match (one.namespace, one.controller, one.queue) {
+            (Some(namespace), ..) => format!("namespace {namespace}"),
+            (None, Some(controller), Some(queue)) => {
+                format!("{host}, controller {controller}, queue {queue}")
+            }
+            _ => host.to_owned(),
+        }
     }),
-    numbers("service time", |one| time(one.stream.as_ref().map_or(0, |stream| stream.service_ns))),
+    numbers("weight", |one| weight(one.weight)),
+    numbers("share %", |one| format!("{:.1}", one.share * 1e2)),
+    numbers("service time", |one| time(one.service_ns)),
 ];
 
 /// A weight without zeroes at its end.

@@ -33,6 +33,7 @@ mod serve_nvme;
 mod serve_nvme_hostile;
 mod serve_nvme_lost;
 mod serve_nvme_reservations;
+mod serve_nvme_streams;
 mod serve_recording;
 mod serve_reload;
 mod serve_reservations;

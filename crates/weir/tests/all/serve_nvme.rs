@@ -356,55 +356,6 @@ fn commands_wait_for_memory() {
     gateway.stop();
 }
 
-/// Each I/O queue is a separate stream where the configuration says so: the status has its weight and what it has had;
-/// a reload changes weights and what is a stream; the recording replays.
-#[test]
-fn queues_are_streams() {
-    let streams = |streams: &str| {
-        let control = "[control]\nsocket = \"c.sock\"\n[policy]\ndispatch = \"fog\"\n";
-        format!("{control}{}", with_subsystem("", streams))
-    };
-    let config = streams("streams = \"queue\"\nqueue_shares = { 2 = 4 }\n");
-    let mut gateway = Gateway::start(&folder("nvme_streams"), &config, RECORDED);
-    let controller = gateway.controller(1);
-    let mut queues = [1, 2].map(|number| controller.queue(number).unwrap());
-    let mut work = || {
-        for queue in &mut queues {
-            let commands: Vec<_> = (0..32)
-                .map(|page| queue.issue_at(READ, page << 16, 4096, Move::In(4096)))
-                .collect();
-            assert!(commands.into_iter().all(|cid| queue.wait(cid).unwrap().status == 0));
-        }
-    };
-    // Numbers of the queues that are streams, and their weights.
-    let told = |gateway: &Gateway| -> Vec<(u64, f64)> {
-        let status = gateway.asked(&["status"])["status"].take();
-        let sessions = status["sessions"].as_array().unwrap().iter();
-        let streams = sessions.filter(|session| !session["stream"].is_null());
-        let mut streams: Vec<_> = streams
-            .map(|session| {
-                let stream = &session["stream"];
-                assert!(stream["service_ns"].as_u64().unwrap() > 0, "{session}");
-                (session["queue"].as_u64().unwrap(), stream["weight"].as_f64().unwrap())
-            })
-            .collect();
-        streams.sort_by_key(|&(queue, _)| queue);
-        streams
-    };
-    work();
-    assert_eq!(told(&gateway), [(1, 1.0), (2, 4.0)]);
-    let text = String::from_utf8(gateway.command(&["status"]).stdout).unwrap();
-    assert!(text.contains("Queues that are streams within their tenants"), "{text}");
-    gateway.reload(&streams("streams = \"queue\"\nqueue_shares = { 1 = 0.5 }\n"));
-    work();
-    assert_eq!(told(&gateway), [(1, 0.5), (2, 1.0)]);
-    gateway.reload(&streams(""));
-    work();
-    assert!(told(&gateway).is_empty());
-    gateway.stop();
-    gateway.replays();
-}
-
 /// The status names the queues of a host and its controller.
 #[test]
 fn queues_are_in_the_status() {

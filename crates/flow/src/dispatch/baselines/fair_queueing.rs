@@ -15,9 +15,9 @@
 use crate::clock::{Duration, Instant};
 use crate::dispatch::estimate::Estimation;
 use crate::dispatch::lanes::{Lanes, Outstanding};
-use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
+use crate::dispatch::{Build, DispatchPolicy, Substream, Weight, Work, estimate, lanes};
 use crate::policy::{Policy, Rule};
-use crate::request::{BackendId, LinkId, RequestKey, TenantId};
+use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -112,8 +112,8 @@ impl DispatchPolicy for FairQueueing {
         self.line(stream).weight = weight;
     }
 
-    fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
-        self.lanes.set_queue(link, weight);
+    fn set_substream(&mut self, stream: Substream, weight: Option<Weight>) {
+        self.lanes.set_substream(stream, weight);
     }
 
     fn estimation(&self) -> Option<Estimation> {

@@ -16,9 +16,9 @@ use crate::clock::{Duration, Instant};
 use crate::dispatch::clocks::{Clocks, Epoch, Reading};
 use crate::dispatch::estimate::Estimation;
 use crate::dispatch::lanes::{Lanes, Slots};
-use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
+use crate::dispatch::{Build, DispatchPolicy, Substream, Weight, Work, estimate, lanes};
 use crate::policy::{Policy, Property, Rule};
-use crate::request::{BackendId, LinkId, RequestKey, TenantId};
+use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use slotmap::SecondaryMap;
 
@@ -97,8 +97,8 @@ impl DispatchPolicy for Fog {
         self.clocks.set_weight(stream, weight);
     }
 
-    fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
-        self.lanes.set_queue(link, weight);
+    fn set_substream(&mut self, stream: Substream, weight: Option<Weight>) {
+        self.lanes.set_substream(stream, weight);
     }
 
     fn estimation(&self) -> Option<Estimation> {

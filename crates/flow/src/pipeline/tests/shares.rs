@@ -1,7 +1,7 @@
 //! Weights, from the configuration and while it runs.
 
 use super::*;
-use crate::dispatch::{Background, Owner, POLICIES, Shares, Weight};
+use crate::dispatch::{Background, HostNumber, Member, Owner, POLICIES, Shares, Substream, Weight};
 use crate::request::TenantId;
 
 fn weights(tenants: &[u32], jobs: u32) -> Shares {
@@ -68,7 +68,50 @@ fn weights_divide_a_backend() {
     assert_eq!(pipeline.backends().map(|view| (view.outstanding, view.depth)).last(), Some((1, 1)));
 }
 
-/// The links of one tenant are streams after `Input::Queue`: what each has had of the device follows the weights, and
+/// The links of a host are one stream, and so are the requests for a volume, whichever link they come over: three
+/// queues of a host get what one of another gets.
+#[test]
+fn hosts_and_volumes_divide_what_their_tenant_has() {
+    let one = config().volumes[0].clone();
+    let links = [0, 1, 2, 3].map(LinkId::new);
+    let hosts = links.map(|link| Member::Host(link, HostNumber(u32::from(link == links[3]))));
+    let volumes = [0, 1].map(|id| Member::Volume(VolumeId::new(id)));
+    for members in [&hosts[..], &volumes[..]] {
+        let mut config = Config { backends: vec![Backend::alike(1)], ..config() };
+        config.volumes = vec![one.clone(), one.clone()];
+        config.policies.dispatch = Choice::named(POLICIES, "fog").unwrap();
+        for (name, value) in [("depth", 1), ("servers", 1)] {
+            config.policies.dispatch.set(name, value).unwrap();
+        }
+        let mut pipeline = Pipeline::new(&config, Seen::default());
+        for &member in members {
+            step(&mut pipeline, 0, Input::Substream(member, Some(Weight::ONE)));
+        }
+        let mut at_store = Vec::new();
+        for tag in 0..240 {
+            let place = tag as usize % 4;
+            let volume = VolumeId::new(u32::from(place == 3));
+            let read = Request { link: links[place], volume, ..request(tag, Op::Read, 0, 4_096) };
+            let actions = step(&mut pipeline, 0, Input::Arrive(read));
+            at_store.extend(ios(&actions).iter().map(|io| io.key));
+        }
+        let mut served = [0_u32; 2];
+        for now in 1..=60 {
+            let key = at_store.remove(0);
+            let stored = Input::Stored { key, outcome: Ok(()) };
+            let actions = step(&mut pipeline, now * 1_000_000, stored);
+            at_store.extend(ios(&actions).iter().map(|io| io.key));
+            let Tag(tag) = replies(&actions)[0].1;
+            served[usize::from(tag % 4 == 3)] += 1;
+            let actions = step(&mut pipeline, now * 1_000_000, sent(&actions));
+            at_store.extend(ios(&actions).iter().map(|io| io.key));
+        }
+        assert!(served[0].abs_diff(served[1]) <= 4, "{members:?}: {served:?}");
+        assert_eq!(pipeline.substreams(at(60_000_000)).count(), 2);
+    }
+}
+
+/// The links of one tenant are streams after `Input::Substream`: what each has had of the device follows the weights, and
 /// the view has it. After the end of a queue it is not in the view.
 #[test]
 fn queues_divide_what_their_tenant_has() {
@@ -80,7 +123,7 @@ fn queues_divide_what_their_tenant_has() {
     let mut pipeline = Pipeline::new(&config, Seen::default());
     let links = [LinkId::new(0), LinkId::new(1)];
     for (link, parts) in links.into_iter().zip([3_072, 1_024]) {
-        step(&mut pipeline, 0, Input::Queue(link, Weight::from_1024ths(parts)));
+        step(&mut pipeline, 0, Input::Substream(Member::Link(link), Weight::from_1024ths(parts)));
     }
     let mut at_store = Vec::new();
     for tag in 0..120 {
@@ -99,11 +142,13 @@ fn queues_divide_what_their_tenant_has() {
         at_store.extend(ios(&step(&mut pipeline, now, sent(&actions))).iter().map(|io| io.key));
     }
     assert!(served[0].abs_diff(45) <= 2, "{served:?}");
-    let told: Vec<_> = pipeline.queues(at(now)).collect();
-    assert_eq!(told.iter().map(|queue| queue.link).collect::<Vec<_>>(), links);
+    let told: Vec<_> = pipeline.substreams(at(now)).collect();
+    let streams = links.map(Substream::Link);
+    assert_eq!(told.iter().map(|queue| queue.stream).collect::<Vec<_>>(), streams);
     for (queue, served) in told.iter().zip(served) {
         assert_eq!(queue.service, Duration::from_millis(served.into()), "{queue:?}");
     }
-    step(&mut pipeline, now, Input::Queue(links[0], None));
-    assert_eq!(pipeline.queues(at(now)).map(|queue| queue.link).collect::<Vec<_>>(), links[1..]);
+    step(&mut pipeline, now, Input::Substream(Member::Link(links[0]), None));
+    let told: Vec<_> = pipeline.substreams(at(now)).map(|queue| queue.stream).collect();
+    assert_eq!(told, streams[1..]);
 }

@@ -7,6 +7,7 @@
 use crate::frontend::nvme::LEAVES;
 use crate::frontend::nvme_namespaces::{Namespaces, admitted};
 use crate::frontend::nvme_queue::{Ended, Queue};
+use crate::frontend::nvme_streams::Hosts;
 use crate::ids::ConnectionId;
 use crate::tasks::set::Origin;
 use crate::tasks::table::{Retries, Task, TaskKind};
@@ -19,7 +20,6 @@ use std::sync::Arc;
 use std::time::Duration as WireTime;
 use tracing::{info, warn};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::pipeline::Input;
 use weir_flow::request::LinkId;
 use weir_wire::nvme::controller::{NOT_ABORTED, Subsystem, Transition};
 use weir_wire::nvme::discovery::{self, Entry as DiscoveryEntry, Generation, Kind};
@@ -41,6 +41,8 @@ pub(crate) struct Controllers {
     next_expiry: Instant,
     /// Connections whose Connect waits for the end of an older connection of this queue of this controller.
     connecting: Vec<(u16, u16, ConnectionId)>,
+    /// The hosts that are streams.
+    hosts: Hosts,
 }
 
 /// A controller and its connections.
@@ -79,6 +81,7 @@ impl Controllers {
             withdrawn: BTreeSet::new(),
             next_expiry: Instant::ZERO,
             connecting: Vec::new(),
+            hosts: Hosts::default(),
         }
     }
 
@@ -181,6 +184,12 @@ impl Controllers {
         Some(Ok(entry.namespaces.clone()))
     }
 
+    /// Finds out what stream within its tenant a connected queue is a part of, and tells the pipeline.
+    pub(crate) fn assign(&mut self, engine: &mut CommandEngine, link: LinkId, queue: &mut Queue) {
+        let changes = self.hosts.assign(&engine.catalog.nvme, link, queue);
+        engine.set.inputs.extend(changes);
+    }
+
     /// A queue that was admitted was refused after all.
     pub(super) fn forget_queue(&mut self, id: u16, queue: u16) {
         if let Some(entry) = self.by_id.get_mut(&id) {
@@ -200,9 +209,7 @@ impl Controllers {
     /// A connection has ended.
     pub(crate) fn left(&mut self, engine: &mut CommandEngine, id: ConnectionId, ended: Ended) {
         engine.set.memory.give_back(ended.reserved);
-        if ended.stream {
-            engine.set.inputs.push_back(Input::Queue(LinkId::new(id.index as u32), None));
-        }
+        engine.set.inputs.extend(ended.stream.map(|member| self.hosts.leave(member)));
         self.connecting.retain(|&(.., waiting)| waiting != id);
         let Some(controller) = ended.controller else { return };
         let Some(entry) = self.by_id.get_mut(&controller) else { return };

@@ -245,14 +245,15 @@ impl NvmeFrontend<'_> {
                 if let Some(&volume) = queue.namespaces.volumes.first() {
                     connection.tenant = catalog.tenant(queue.claim, volume);
                 }
-                let weight = catalog.nvme.weight(&connect.subsystem, connect.queue);
-                self.engine.set.inputs.extend(queue.weigh(link, weight));
                 connection.serves = true;
                 self.engine.set.sessions.clients += 1;
                 self.engine.set.sessions.enter_queue(connection.id, connect.host_id);
                 self.engine.set.actions.push_back(ConnectionAction::Share);
                 let id = connect.controller;
                 self.admitted(connection, &connect, id);
+                if let Speech::Nvme(queue) = &mut connection.speech {
+                    self.controllers.assign(self.engine, link, queue);
+                }
             }
         }
     }

@@ -20,12 +20,24 @@ pub struct ShareStatus {
     pub share: f64,
 }
 
-/// The part of its tenant's share that a queue has had.
+/// The part of its tenants' shares that a queue, a host or a namespace has had that is a stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamStatus {
+    /// `queue`, `host` or `namespace`.
+    pub kind: String,
+    /// The subsystem.
+    pub subsystem: String,
+    /// The NQN of the host; a namespace has none.
+    pub host: Option<String>,
+    /// The controller of a queue.
+    pub controller: Option<u16>,
+    /// The queue of this controller.
+    pub queue: Option<u16>,
+    /// The namespace.
+    pub namespace: Option<u32>,
     /// Its weight within its tenant.
     pub weight: f64,
-    /// Service time since it was connected.
+    /// Service time since it began: since its first queue was connected, or since the start.
     pub service_ns: u64,
     /// That of the last 5 to 10 s.
     pub recent_ns: u64,

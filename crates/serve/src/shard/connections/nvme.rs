@@ -114,9 +114,8 @@ impl<S: Stream> Connections<S> {
         for one in self.places.iter_mut().flatten() {
             let (id, link) = (one.connection.id, one.connection.link());
             let Speech::Nvme(queue) = &mut one.connection.speech else { continue };
-            if let Some(number) = queue.wire.queue().filter(|&number| number > 0) {
-                let weight = engine.catalog.nvme.weight(&queue.subsystem, number);
-                engine.set.inputs.extend(queue.weigh(link, weight));
+            if queue.controller.is_some() {
+                self.controllers.assign(engine, link, queue);
             }
             if let Some(namespaces) = queue.controller.and_then(|id| seen.get(&id)) {
                 let controllers = &mut self.controllers;

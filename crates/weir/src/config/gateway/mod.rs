@@ -21,6 +21,7 @@ mod recorder;
 mod savings;
 mod stop;
 mod store;
+mod streams;
 mod subsystem;
 mod target;
 mod tenant;
@@ -136,7 +137,7 @@ pub(crate) fn read(
     let iscsi = iscsi?;
     offered.listeners(context, document, &iscsi.listen);
     let (policies, (promises, claims)) = (policies?, kept?);
-    nvme::streams(context, document, &nvme, &policies);
+    streams::check(context, document, &nvme, &policies);
     contract::unused(context, document, &tenants, &promises, &policies, |index| {
         claims.contains_key(&index)
     });

@@ -12,9 +12,8 @@ use crate::config::schema::{Default, Key, Kind, Many, Part, Section};
 use crate::config::tree::{Context, Document, Read, Table};
 use crate::config::units::shorten;
 use std::net::SocketAddr;
-use weir_flow::pipeline::Policies;
 use weir_flow::settings::Settings as _;
-use weir_serve::config::{Nvme, Streams, Subsystem};
+use weir_serve::config::Nvme;
 
 /// The table.
 pub(super) static NVME: Section = Section {
@@ -86,27 +85,6 @@ pub(super) fn read(
     Some(nvme)
 }
 
-/// Warns of queues that are to be streams, under a policy that has no use for them.
-pub(super) fn streams(
-    context: &mut Context,
-    document: &Document<'_>,
-    nvme: &Nvme,
-    policies: &Policies,
-) {
-    let dispatch = policies.dispatch.policy().name;
-    let by_queue = |one: &Subsystem| matches!(one.streams, Streams::Queue(_));
-    let Some(index) = nvme.subsystems.iter().position(by_queue) else { return };
-    if WITHOUT_QUEUES.contains(&dispatch) {
-        let message = format!("the policy of `dispatch`, `{dispatch}`, does not tell queues apart");
-        let span = document.locate("subsystem", index, &["streams"]);
-        let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "these streams");
-        let policy = document.locate("policy", 0, &["dispatch"]);
-        let see = document.has("policy").then_some(&policy);
-        let help = "write `dispatch = \"fair-time\"` in `[policy]`";
-        context.report(diagnostic.see(see, "this policy").help(help));
-    }
-}
-
 /// Whether the settings fulfil what their ranges do not say.
 fn fits(context: &mut Context, table: &Table<'_>, settings: &Nvme) -> bool {
     let Err(invalid) = settings.validate() else { return true };
@@ -139,9 +117,6 @@ fn advertise(context: &mut Context, table: &Table<'_>) -> Option<Vec<SocketAddr>
     let all: Vec<_> = texts.iter().map(address).collect();
     all.into_iter().collect()
 }
-
-/// The policies for which all requests of a tenant are one stream.
-const WITHOUT_QUEUES: [&str; 3] = ["fifo", "round-robin", "deficit-round-robin"];
 
 /// The port of NVMe/TCP, for messages.
 const PORT: u16 = 4_420;

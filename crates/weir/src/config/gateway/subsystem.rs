@@ -1,18 +1,17 @@
 //! `[[subsystem]]`: a name that NVMe hosts connect to, and the volumes that they find there.
 
 use super::initiators::{self, List};
-use super::numbered::{Numbered, entries, number};
+use super::numbered::{Numbered, entries};
+use super::streams;
 use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::{Names, check_nqn, check_nqns};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
-use crate::config::shares;
 use crate::config::tree::{Context, Document, Table};
 use crate::config::units::shorten;
 use crate::config::value::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use weir_flow::dispatch::Weight;
-use weir_serve::config::{AnaState, NSID_MAX, Streams, Subsystem};
+use weir_serve::config::{AnaState, NSID_MAX, Subsystem};
 
 /// The table.
 pub(super) static SUBSYSTEM: Section = Section {
@@ -40,19 +39,10 @@ pub(super) static SUBSYSTEM: Section = Section {
             default: Default::Else("everyone"),
             effect: "who may connect; discovery does not name it to others. A name is no proof",
         },
-        Key {
-            name: "streams",
-            kind: Kind::Word(&["tenant", "queue"]),
-            default: Default::Is("tenant"),
-            effect: "what `dispatch` tells apart within the `share` of a tenant: nothing, or every I/O queue of its \
-                     hosts; for a `dispatch` with weights, but `deficit-round-robin`",
-        },
-        Key {
-            name: "queue_shares",
-            kind: Kind::Other("`{ 1 = weight, … }`, numbers from 1 to `queues` of `[nvme]`"),
-            default: Default::Else("1 for each queue"),
-            effect: "with `streams = \"queue\"`: what part of its tenant's time each queue gets while others want it too",
-        },
+        streams::STREAMS,
+        streams::QUEUE_SHARES,
+        streams::HOST_SHARES,
+        streams::NAMESPACE_SHARES,
         Key {
             name: "ana",
             kind: Kind::Other(
@@ -127,7 +117,7 @@ fn one(
     }
     let namespaces = namespaces(context, table, volumes, known);
     let hosts = initiators::read_list(context, table, &HOSTS);
-    let streams = streams(context, table, queues);
+    let streams = streams::read(context, table, queues, namespaces.as_deref());
     let ana = ana(context, table, listen);
     Some(Subsystem {
         name: name?.value,
@@ -190,64 +180,6 @@ const STATES: [(&str, AnaState); 3] = [
     ("non-optimized", AnaState::NonOptimized),
     ("inaccessible", AnaState::Inaccessible),
 ];
-
-/// What is a separate stream. `queues`: the I/O queues of a controller.
-fn streams(context: &mut Context, table: &Table<'_>, queues: u32) -> Option<Streams> {
-    let by_queue = table.text(context, "streams").map(|word| word.value == "queue");
-    let shares = queue_shares(context, table, queues);
-    if by_queue == Some(false) && table.has("queue_shares") {
-        let message = "`queue_shares` without queues that are streams";
-        let diagnostic = Diagnostic::new(Code::Unused, message);
-        let diagnostic = diagnostic.at_some(table.value_span("queue_shares").as_ref(), "these");
-        context.report(diagnostic.help("write `streams = \"queue\"`"));
-    }
-    let shares = shares?;
-    Some(if by_queue? { Streams::Queue(shares) } else { Streams::Tenant })
-}
-
-fn queue_shares(
-    context: &mut Context,
-    table: &Table<'_>,
-    queues: u32,
-) -> Option<BTreeMap<u16, Weight>> {
-    const FORM: &str = "write `queue_shares = { 1 = 4, 2 = 0.5 }`";
-    let Some(raw) = table.raw(context, "queue_shares") else {
-        return Some(BTreeMap::new());
-    };
-    let entries = entries(context, raw, ("queue_shares", "weights"), FORM)?;
-    let diagnostics = context.diagnostics.len();
-    let mut found = BTreeMap::new();
-    for (key, value) in entries {
-        let Some(queue) = number(key.get_ref()).filter(|queue| (1..=queues).contains(queue)) else {
-            let message = format!(
-                "`queue_shares` names queue `{}`, but `queues` is {queues}",
-                shorten(key.get_ref())
-            );
-            let diagnostic = Diagnostic::new(Code::OutOfRange, message);
-            let diagnostic = diagnostic.at(key.span(), "a key of `queue_shares`");
-            context.report(diagnostic.help(format!("I/O queues are 1 to {queues}")));
-            continue;
-        };
-        let weight = match Value::read(&shares::KIND, value.get_ref()) {
-            Ok(Value::Real(number)) => shares::weight_of(number),
-            Ok(_) => unreachable!("a weight is a number with a fraction"),
-            Err(rejected) => {
-                context.reject("queue_shares", value.span(), rejected);
-                continue;
-            }
-        };
-        found.insert(queue as u16, weight);
-    }
-    if context.diagnostics.len() > diagnostics {
-        return None;
-    }
-    let text = |(queue, weight): (&u16, &Weight)| {
-        (queue.to_string(), Value::Real(f64::from(weight.as_1024ths()) / 1_024.0))
-    };
-    let pairs = Value::Pairs(found.iter().map(text).collect());
-    table.note(context, "queue_shares", pairs, Some(raw.span()));
-    Some(found)
-}
 
 fn namespaces(
     context: &mut Context,

@@ -2,7 +2,7 @@ use crate::config::diagnostic::Code;
 use crate::config::gateway;
 use crate::config::source::Source;
 use weir_flow::dispatch::Weight;
-use weir_serve::config::{AnaState, Config, DigestPolicy, Streams};
+use weir_serve::config::{AnaState, Config, DigestPolicy, HostShares, Streams};
 
 /// A gateway for NVMe alone: `nvme` is said of the front end, `subsystem` of its only subsystem.
 fn with(nvme: &str, subsystem: &str) -> Source {
@@ -55,13 +55,53 @@ fn queues_are_streams() {
     };
     let found = with("fog");
     let Config { nvme, .. } = &found.checked;
-    let weight = |queue| nvme.subsystems[0].streams.weight(queue).map(Weight::as_1024ths);
-    assert_eq!([1, 2, 3].map(weight), [Some(4_096), Some(1_024), Some(512)]);
+    let weight = |parts| Weight::from_1024ths(parts).unwrap();
+    let shares = [(1, weight(4_096)), (3, weight(512))];
+    assert_eq!(nvme.subsystems[0].streams, Streams::Queue(shares.into()));
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     for policy in ["fifo", "round-robin", "deficit-round-robin"] {
         let warnings = with(policy).warnings;
-        let told = warnings.iter().any(|one| one.message.contains("does not tell queues apart"));
+        let told = warnings
+            .iter()
+            .any(|one| one.message.contains("does not tell streams of a tenant apart"));
         assert!(told, "{policy}: {warnings:?}");
+    }
+}
+
+/// So are hosts and namespaces.
+#[test]
+fn hosts_and_namespaces_are_streams() {
+    let weight = |parts| Weight::from_1024ths(parts).unwrap();
+    let host = "nqn.2014-08.org.nvmexpress:uuid:*";
+    let by_host = HostShares::new([(host.to_owned(), weight(2_048))]);
+    let by_namespace = [(256, weight(512))];
+    for (keys, streams) in [
+        ("streams = \"host\"".to_owned(), Streams::Host(HostShares::default())),
+        (format!("streams = \"host\"\nhost_shares = {{ \"{host}\" = 2 }}"), Streams::Host(by_host)),
+        (
+            "streams = \"namespace\"\nnamespace_shares = { 256 = 0.5 }".to_owned(),
+            Streams::Namespace(by_namespace.into()),
+        ),
+    ] {
+        let found = good(&with(LISTEN, &format!("{SUBSYSTEM}\n{keys}")));
+        assert_eq!(found.nvme.subsystems[0].streams, streams);
+    }
+}
+
+/// Weights of what is no stream cause a warning.
+#[test]
+fn shares_without_their_streams_warn() {
+    for (streams, shares) in [
+        ("host", "queue_shares = { 1 = 2 }"),
+        ("queue", "namespace_shares = { 1 = 2 }"),
+        ("tenant", "host_shares = { \"nqn.*\" = 2 }"),
+    ] {
+        let keys = format!("{SUBSYSTEM}\nstreams = \"{streams}\"\n{shares}");
+        let mut source = with(LISTEN, &keys);
+        source.text = format!("[policy]\ndispatch = \"fog\"\n{}", source.text);
+        let warnings = gateway(&source).unwrap_or_else(|told| panic!("{told:?}")).warnings;
+        let told = |one: &crate::config::diagnostic::Diagnostic| one.code == Code::Unused;
+        assert!(warnings.iter().any(told), "{shares}: {warnings:?}");
     }
 }
 
@@ -125,6 +165,18 @@ fn diagnostics() {
             "no state",
         ),
         (LISTEN.to_owned(), more("ana = 1"), Code::WrongType, "a table of addresses"),
+        (
+            LISTEN.to_owned(),
+            more("streams = \"host\"\nhost_shares = { \"iqn.x\" = 1 }"),
+            Code::BadValue,
+            "the NQN of a host",
+        ),
+        (
+            LISTEN.to_owned(),
+            more("streams = \"namespace\"\nnamespace_shares = { 2 = 1 }"),
+            Code::Dangling,
+            "names `2`, which is not in `namespaces`",
+        ),
         (LISTEN.to_owned(), streams("3"), Code::WrongType, "a table of weights"),
         (LISTEN.to_owned(), more("hosts = []"), Code::BadValue, "everyone in"),
         (LISTEN.to_owned(), more("hosts = [\"iqn.x\"]"), Code::BadValue, "the NQN of a host"),

@@ -1,15 +1,15 @@
-//! The queues of a tenant that are separate streams: which of them goes when it is the tenant's turn.
+//! The streams within a tenant: which of them goes when it is the tenant's turn.
 //!
-//! Between tenants a policy decides as without queues. Inside a tenant the queue with the smallest virtual time goes
+//! Between tenants a policy decides as without them. Inside a tenant the stream with the smallest virtual time goes
 //! first, by the formulas of the flash operation group paper ([`Clocks`]): the charge is what an operation really
-//! took, divided by the weight of its queue. So the queues of a tenant get no more than its share, and with one tenant
-//! this is the paper's scheduler over queues.
+//! took, divided by the weight of its stream. So the streams of a tenant get no more than its share, and with one tenant
+//! this is the paper's scheduler over them.
 //!
-//! What the policy has noted on the tenant's operations keeps its order, whichever queue goes: a note says when the
+//! What the policy has noted on the tenant's operations keeps its order, whichever stream goes: a note says when the
 //! tenant's turn is.
 
 use super::clocks::{Clocks, Epoch};
-use super::{Weight, Work};
+use super::{Substream, Weight, Work};
 use crate::clock::Duration;
 use crate::request::{BackendId, LinkId, RequestKey, TenantId};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -25,27 +25,27 @@ pub(super) struct Waiting<T> {
     pub(super) note: T,
 }
 
-/// The tenants that have such queues.
+/// The tenants that have such streams.
 #[derive(Debug)]
-pub(super) struct Queues<T> {
+pub(super) struct Substreams<T> {
     backends: usize,
-    /// The links that are queues with a weight of their own.
-    weights: BTreeMap<LinkId, Weight>,
+    /// The streams with a weight of their own.
+    weights: BTreeMap<Substream, Weight>,
     groups: BTreeMap<TenantId, Group<T>>,
     /// What was sent, and has not ended.
     sent: SecondaryMap<RequestKey, Sent>,
 }
 
-/// The queues of one tenant. A link that is no queue with a weight has weight 1 beside them.
+/// The streams of one tenant. A link that is none with a weight has weight 1 beside them.
 #[derive(Debug)]
 struct Group<T> {
-    /// Clocks and operations of a link are at its place. A link keeps its place: one that is used again starts where
+    /// Clocks and operations of a stream are at its place. It keeps its place: one that is used again starts where
     /// its last user was, which is as far ahead of the others as one operation has cost.
-    places: BTreeMap<LinkId, usize>,
+    places: BTreeMap<Substream, usize>,
     clocks: Clocks,
     /// By place, then by backend: how many came before each, and what it is.
     waiting: Vec<VecDeque<(u64, Work)>>,
-    /// By backend, what the policy has noted on the operations of all queues, in order of arrival.
+    /// By backend, what the policy has noted on the operations of all of them, in order of arrival.
     notes: Vec<VecDeque<(u64, T)>>,
 }
 
@@ -57,7 +57,7 @@ struct Sent {
     epoch: Epoch,
 }
 
-impl<T: Copy> Queues<T> {
+impl<T: Copy> Substreams<T> {
     pub(super) fn new(backends: usize) -> Self {
         let (weights, groups) = (BTreeMap::new(), BTreeMap::new());
         Self { backends, weights, groups, sent: SecondaryMap::new() }
@@ -72,30 +72,30 @@ impl<T: Copy> Queues<T> {
         self.backends = backends;
     }
 
-    /// A link is a queue of this weight from now on, or no queue any more.
-    pub(super) fn set(&mut self, link: LinkId, weight: Option<Weight>) {
+    /// A stream has this weight from now on, or there is no such stream any more.
+    pub(super) fn set(&mut self, stream: Substream, weight: Option<Weight>) {
         match weight {
-            Some(weight) => self.weights.insert(link, weight),
-            None => self.weights.remove(&link),
+            Some(weight) => self.weights.insert(stream, weight),
+            None => self.weights.remove(&stream),
         };
         for group in self.groups.values_mut() {
-            if let Some(&place) = group.places.get(&link) {
+            if let Some(&place) = group.places.get(&stream) {
                 group.clocks.set_weight(clock(place), weight.unwrap_or_default());
             }
         }
         self.forget();
     }
 
-    /// Forgets the tenants without queues of which nothing waits any more.
+    /// Forgets the tenants without such streams of which nothing waits any more.
     fn forget(&mut self) {
         self.groups.retain(|_, group| group.is_needed(&self.weights));
         self.sent.retain(|_, sent| self.groups.contains_key(&sent.tenant));
     }
 
-    /// Whether operations of this tenant wait here. `link` is that of one that arrives.
-    pub(super) fn are_of(&self, tenant: TenantId, link: Option<LinkId>) -> bool {
+    /// Whether operations of this tenant wait here. `stream` is that of one that arrives.
+    pub(super) fn are_of(&self, tenant: TenantId, stream: Option<Substream>) -> bool {
         self.groups.contains_key(&tenant)
-            || link.is_some_and(|link| self.weights.contains_key(&link))
+            || stream.is_some_and(|stream| self.weights.contains_key(&stream))
     }
 
     pub(super) fn push(&mut self, Waiting { arrival, work, note }: Waiting<T>) {
@@ -106,12 +106,12 @@ impl<T: Copy> Queues<T> {
             waiting: Vec::new(),
             notes: (0..backends).map(|_| VecDeque::new()).collect(),
         });
-        let link = work.link.unwrap_or_default();
+        let stream = work.substream.unwrap_or(Substream::Link(LinkId::new(0)));
         let next = group.places.len();
-        let place = *group.places.entry(link).or_insert(next);
+        let place = *group.places.entry(stream).or_insert(next);
         if place == next {
             group.waiting.resize_with((place + 1) * backends, VecDeque::new);
-            let weight = self.weights.get(&link).copied().unwrap_or_default();
+            let weight = self.weights.get(&stream).copied().unwrap_or_default();
             group.clocks.set_weight(clock(place), weight);
         }
         group.clocks.enter(clock(place), Duration::ZERO);
@@ -129,7 +129,7 @@ impl<T: Copy> Queues<T> {
         self.groups.get(&tenant)?.head(backend, self.backends)
     }
 
-    /// Takes what a tenant sends to this backend, if it has queues.
+    /// Takes what a tenant sends to this backend, if it has such streams.
     pub(super) fn pop(&mut self, tenant: TenantId, backend: BackendId) -> Option<Waiting<T>> {
         let group = self.groups.get_mut(&tenant)?;
         let place = group.turn(backend, self.backends)?;
@@ -157,10 +157,10 @@ impl<T: Copy> Queues<T> {
 }
 
 impl<T: Copy> Group<T> {
-    /// Whether something waits, or one of its links is a queue.
-    fn is_needed(&self, weights: &BTreeMap<LinkId, Weight>) -> bool {
+    /// Whether something waits, or one of its streams has a weight.
+    fn is_needed(&self, weights: &BTreeMap<Substream, Weight>) -> bool {
         self.notes.iter().any(|notes| !notes.is_empty())
-            || self.places.keys().any(|link| weights.contains_key(link))
+            || self.places.keys().any(|stream| weights.contains_key(stream))
     }
 
     /// Whose turn it is at this backend.
@@ -198,7 +198,7 @@ const fn clock(place: usize) -> TenantId {
 #[cfg(test)]
 mod tests {
     use crate::clock::{Duration, Instant};
-    use crate::dispatch::{POLICIES, Setup, Weight, Work};
+    use crate::dispatch::{POLICIES, Setup, Substream, Weight, Work};
     use crate::policy::Choice;
     use crate::request::{BackendId, LinkId};
     use crate::testing;
@@ -215,14 +215,15 @@ mod tests {
         let mut policy = (choice.policy().build)(choice.values(), &setup);
         for (link, weight) in (0..).map(LinkId::new).zip(weights) {
             let weight = weight.map(|parts| Weight::from_1024ths(parts * 1_024).unwrap());
-            policy.set_queue(link, weight);
+            policy.set_substream(Substream::Link(link), weight);
         }
         let keys = testing::keys(1_200);
         let link_of = |index: usize| index % 3;
         for (index, &key) in keys.iter().enumerate() {
             let link = link_of(index);
             let work = testing::work(key, (link / 2) as u32);
-            policy.arrive(Instant::ZERO, &Work { link: Some(LinkId::new(link as u32)), ..work });
+            let substream = Some(Substream::Link(LinkId::new(link as u32)));
+            policy.arrive(Instant::ZERO, &Work { substream, ..work });
         }
         let mut served = [0; 3];
         for _ in 0..240 {
@@ -283,11 +284,12 @@ mod tests {
         let keys = testing::keys(60);
         let mut sent = Vec::new();
         for (index, &key) in keys.iter().enumerate() {
-            let link = LinkId::new((index % 2) as u32);
-            policy.arrive(Instant::ZERO, &Work { link: Some(link), ..testing::work(key, 0) });
+            let substream = Some(Substream::Link(LinkId::new((index % 2) as u32)));
+            policy.arrive(Instant::ZERO, &Work { substream, ..testing::work(key, 0) });
+            let one = Substream::Link(LinkId::new(1));
             match index {
-                10 | 50 => policy.set_queue(LinkId::new(1), Some(Weight::ONE)),
-                30 => policy.set_queue(LinkId::new(1), None),
+                10 | 50 => policy.set_substream(one, Some(Weight::ONE)),
+                30 => policy.set_substream(one, None),
                 _ => {}
             }
             if index % 3 == 0 {
