@@ -165,10 +165,7 @@ def files(run):
     return in_background(run, http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)))
 
 
-def script(run, host, parts):
-    variables = {"HOST": HOST, "PORT": host.ports[0], "PORT2": host.ports[1], "FAR": host.far, "CONTROL": serve(run, host),
-                 "NVME": host.nvme, "NVME2": host.nvme2, "FILES": files(run), "PREFIX": TARGET,
-                 "FLASH": host.flash.portals[0].rpartition(":")[2] if host.flash else ""}
+def script(run, variables, parts):
     lines = ["export " + " ".join(f"{name}={value}" for name, value in variables.items())]
     for part in ("common", *parts):
         lines += [f"cat >/tmp/{part}.part <<'END OF PART'", (SCRIPTS / f"{part}.sh").read_text(), "END OF PART"]
@@ -177,6 +174,33 @@ def script(run, host, parts):
     place = run.folder / "script.sh"
     place.write_text("\n".join(lines))
     return place
+
+
+def drive(run, steps, cpus=2):
+    """Boots the machine with a script; prints what that says, but what is for `measured`, and returns both."""
+    machine, place = pathlib.Path(run.guest), pathlib.Path(os.environ.get("GUEST_DIR", "/var/tmp/weir-guest"))
+    build(machine, place)
+    process = run.spawn("bash", machine / "run.sh", steps, ALL_SECONDS, env={**os.environ, "GUEST_DIR": str(place), "GUEST_CPUS": str(cpus)},
+                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said, measured = [], []
+    for line in process.stdout:
+        line = line.decode(errors="replace").rstrip()
+        # The guest's measurements are input of the comparison below and not printed.
+        if re.match("flash [1-4] ", line):
+            measured.append(line.split())
+        else:
+            said.append(line)
+            print(line, flush=True)
+    process.wait(60)
+    return said, measured
+
+
+def faults(said, parts):
+    """What went wrong in the guest."""
+    wrong = [line for line in said if re.search("=== kernel:|=== .* FAILED", line)]
+    if not any("=== guest exit 0" in line for line in said):
+        wrong.append("the guest's script failed")
+    return wrong + [f"{part} did not report that it passed" for part in parts if not any(f"=== {part} passed" in line for line in said)]
 
 
 def build(machine, place):
@@ -201,25 +225,12 @@ def build(machine, place):
       gate={"parts": ["ext4", "multipath"]}, small={"parts": SMALL}, nightly={"parts": PARTS}, area="guest", guest=True, limit=900, nightly_limit=2700,
       tools=("qemu-system-x86_64", "tgtd", "tgtadm"))
 def boot(run, parts):
-    machine, place = pathlib.Path(run.guest), pathlib.Path(os.environ.get("GUEST_DIR", "/var/tmp/weir-guest"))
-    build(machine, place)
     host = Host(run, "flash" in parts)
-    steps = script(run, host, parts)
-    process = run.spawn("bash", machine / "run.sh", steps, ALL_SECONDS, env={**os.environ, "GUEST_DIR": str(place)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    said, measured = [], []
-    for line in process.stdout:
-        line = line.decode(errors="replace").rstrip()
-        # The guest's measurements are input of the comparison below and not printed.
-        if re.match("flash [1-4] ", line):
-            measured.append(line.split())
-        else:
-            said.append(line)
-            print(line, flush=True)
-    process.wait(60)
-    wrong = [line for line in said if re.search("=== kernel:|=== .* FAILED", line)]
-    if not any("=== guest exit 0" in line for line in said):
-        wrong.append("the guest's script failed")
-    wrong += [f"{part} did not report that it passed" for part in parts if not any(f"=== {part} passed" in line for line in said)]
+    variables = {"HOST": HOST, "PORT": host.ports[0], "PORT2": host.ports[1], "FAR": host.far, "CONTROL": serve(run, host),
+                 "NVME": host.nvme, "NVME2": host.nvme2, "FILES": files(run), "PREFIX": TARGET,
+                 "FLASH": host.flash.portals[0].rpartition(":")[2] if host.flash else ""}
+    said, measured = drive(run, script(run, variables, parts))
+    wrong = faults(said, parts)
     host.gateway.stop()
     if host.flash:
         host.flash.stop()

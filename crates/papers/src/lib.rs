@@ -44,13 +44,15 @@ impl Settings {
     }
 }
 
-/// The operator's traces, in the form that each experiment takes.
+/// The operator's traces and recordings, in the form that each experiment takes.
 #[derive(Debug, Default)]
 pub struct Traces {
     /// For `path`.
     pub path: Vec<path::Trace>,
     /// For `transfer`.
     pub transfer: Vec<transfer::Trace>,
+    /// For `dispatch`: figures of recordings.
+    pub live: Vec<dispatch::live::Live>,
 }
 
 /// An experiment that can be run.

@@ -3,6 +3,7 @@
 //! F3 to F6 are the paper's figures, by their numbers (docs/research/dispatch.md, sections 0 to 2). W are
 //! figures in which the policy of the gateway has to be better than the paper's (section 6).
 
+use super::live::{Live, LiveShares, LiveTurn};
 use super::study::{DebtRow, HotRow, ProbeRow, ShareRow, Study, TurnRow};
 use crate::claim::{Claim, least, most};
 
@@ -13,6 +14,7 @@ pub(super) fn judge(study: &Study) -> Vec<Claim> {
     claims.extend(figure_5(study));
     claims.extend(figure_6(study));
     claims.extend(left_out(study));
+    claims.extend(study.live.iter().flat_map(live));
     claims
 }
 
@@ -27,6 +29,7 @@ fn row(study: &Study, figure: u32, policy: &'static str) -> ShareRow {
     row.unwrap_or_else(|| ShareRow {
         figure,
         policy,
+        times: vec![NONE; 8],
         all: NONE,
         any: NONE,
         window: NONE,
@@ -105,6 +108,50 @@ fn turns(study: &Study) -> Vec<Claim> {
             .judged("< -50", losses < -50.0)
             .note(each.join("; ")),
     ]
+}
+
+/// What a recording of a gateway under the paper's policy must show. Others are in the tables only.
+fn live(live: &Live) -> Vec<Claim> {
+    let (Live::Turn(LiveTurn { name, policy, slower, .. })
+    | Live::Shares(LiveShares { name, policy, slower, .. })) = live;
+    if policy != "fog" {
+        return Vec::new();
+    }
+    let claim = |id, figure, published| {
+        let note = format!("`{name}`, a device {slower:.1} times slower than the paper's");
+        Claim::new(id, figure, "live", published).required(true).note(note)
+    };
+    match live {
+        Live::Turn(run) => {
+            let half = 100.0 * run.both_read[0] / run.both_read.iter().sum::<f64>();
+            let time = 100.0 * run.time[0];
+            let claim = |id, published| claim(id, "figure 3", published);
+            vec![
+                claim("L3-half", "live: two readers have half of the device each")
+                    .measured(half, "% of bytes")
+                    .judged("50 +- 1.5", (half - 50.0).abs() < 1.5),
+                claim("L3-unchanged", "live: S1's rate does not change when S2 turns to writing")
+                    .measured(run.change, "% change")
+                    .judged("0 +- 3", run.change.abs() < 3.0),
+                claim("L3-time", "live: time is shared 50:50 while S2 writes")
+                    .measured(time, "% of time")
+                    .judged("50 +- 1.5", (time - 50.0).abs() < 1.5),
+            ]
+        }
+        Live::Shares(run) => {
+            let places = run.order.iter().zip(1..);
+            let in_place = places.filter(|(stream, place)| **stream == *place).count();
+            let claim = |id, published| claim(id, "figure 5", published);
+            vec![
+                claim("L5-all", "live: shares follow weights of 1.25^k while all have work")
+                    .measured(run.worst(), "% worst stream")
+                    .judged("< 3", run.worst() < 3.0),
+                claim("L5-order", "live: streams end in the order of their weights, S1 to S8")
+                    .measured(in_place as f64, "in place")
+                    .judged("8", in_place == 8),
+            ]
+        }
+    }
 }
 
 fn figure_4(study: &Study) -> Vec<Claim> {

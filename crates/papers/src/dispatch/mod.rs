@@ -4,11 +4,13 @@
 //! operations, and a dispatch policy, the one that the gateway uses, behind its public trait, gives them
 //! to chips. Chips are `weir-model`'s. Everything is in whole nanoseconds. [`study`] runs the paper's
 //! figures 3 to 6 under its policy and under rivals (docs/reference/dispatch.md), and hot chips, small reads among
-//! writes, and garbage collection of real blocks (docs/research/dispatch.md, section 6).
+//! writes, and garbage collection of real blocks (docs/research/dispatch.md, section 6). [`live`] reads figures 3 and 5
+//! from recordings of gateways.
 
 mod claims;
 mod contestants;
 mod hosts;
+pub mod live;
 mod machine;
 mod page;
 mod score;
@@ -22,8 +24,8 @@ use score::Outcome;
 use weir_model::ssd;
 
 /// Runs the experiment and judges its claims.
-pub(crate) fn chapter(settings: Settings, _traces: &Traces, progress: &Progress) -> Chapter {
-    let study = study::run(settings, progress);
+pub(crate) fn chapter(settings: Settings, traces: &Traces, progress: &Progress) -> Chapter {
+    let study = study::run(settings, &traces.live, progress);
     let claims = claims::judge(&study);
     Chapter::new("dispatch", study.seed, claims, &study, page::parts(&study))
 }

@@ -1,5 +1,6 @@
 //! The tables of the dispatch study.
 
+use super::live::{Live, LiveShares, LiveTurn};
 use super::study::{DebtRow, HotRow, ProbeRow, ShareRow, Study, TurnRow};
 use crate::chapter::Part;
 use crate::claim::{least, most};
@@ -40,7 +41,93 @@ pub(crate) fn parts(study: &Study) -> Vec<Part> {
             Table::of(DEBTS, &study.debts),
         ),
     ]);
+    parts.extend(study.live.iter().map(|live| beside(study, live)));
     parts
+}
+
+/// A figure of a recording beside the simulated and the published one.
+fn beside(study: &Study, live: &Live) -> Part {
+    let (number, name, policy, slower, rows) = match live {
+        Live::Turn(run) => (3, &run.name, &run.policy, run.slower, turn_rows(study, run)),
+        Live::Shares(run) => (5, &run.name, &run.policy, run.slower, share_rows(study, run)),
+    };
+    let title = format!(
+        "Figure {number} live, `{name}`, under {policy}: a device {slower:.1} times slower than the paper's. Rates are \
+         parts of what S1 has alone, ends of the last"
+    );
+    Part::table(title, Table::of(LIVE, &rows))
+}
+
+/// One figure from three places. The paper publishes its own policy's; for the others there is nothing to say.
+struct Beside {
+    what: String,
+    published: Option<f64>,
+    simulated: Option<f64>,
+    live: f64,
+}
+
+const LIVE: &[Column<Beside>] = &[
+    words("%", |row| row.what.clone()),
+    numbers("published", |row| row.published.map_or_else(|| "-".to_owned(), one)),
+    numbers("simulated", |row| row.simulated.map_or_else(|| "-".to_owned(), two)),
+    numbers("live", |row| two(row.live)),
+];
+
+fn turn_rows(study: &Study, run: &LiveTurn) -> Vec<Beside> {
+    let simulated = study.turns.iter().find(|row| row.policy == label(&run.policy));
+    let of = |alone: f64, both: [f64; 2], writes: [f64; 2], time: [f64; 2], change: f64| {
+        let part = |rate: f64| 100.0 * rate / alone;
+        let rates = [both[0], both[1], writes[0], writes[1]].map(part);
+        [rates[0], rates[1], rates[2], rates[3], 100.0 * time[0], 100.0 * time[1], change]
+    };
+    let live = of(run.alone, run.both_read, run.one_writes, run.time, run.change);
+    let simulated =
+        simulated.map(|row| of(row.alone, row.both_read, row.one_writes, row.time, row.change));
+    let whats = [
+        ("rate of S1, both read", 50.0),
+        ("rate of S2", 50.0),
+        ("rate of S1, S2 writes", 50.0),
+        ("rate of S2", 7.5),
+        ("time of S1, S2 writes", 50.0),
+        ("time of S2", 50.0),
+        ("S1 changes as S2 turns", 0.0),
+    ];
+    let row = |(place, (what, published)): (usize, (&str, f64))| Beside {
+        what: what.to_owned(),
+        published: (run.policy == "fog").then_some(published),
+        simulated: simulated.map(|all| all[place]),
+        live: live[place],
+    };
+    whats.into_iter().enumerate().map(row).collect()
+}
+
+fn share_rows(study: &Study, run: &LiveShares) -> Vec<Beside> {
+    let mut rows = study.shares.iter();
+    let simulated = rows.find(|row| (row.figure, row.policy) == (5, label(&run.policy)));
+    let last = |ends: &[f64]| most(ends.iter().take(8).copied());
+    let published = |due: f64| (run.policy == "fog").then_some(due);
+    let time = |stream: usize| Beside {
+        what: format!("time of S{}, all have work", stream + 1),
+        published: published(run.due[stream]),
+        simulated: simulated.map(|row| row.times[stream]),
+        live: run.times[stream],
+    };
+    let end = |stream: usize| Beside {
+        what: format!("end of S{}", stream + 1),
+        published: None,
+        simulated: simulated.map(|row| 100.0 * row.ends[stream] / last(&row.ends)),
+        live: 100.0 * run.ends[stream] / last(&run.ends),
+    };
+    (0..8).map(time).chain((0..8).map(end)).collect()
+}
+
+/// What the study calls a policy of the gateway.
+fn label(policy: &str) -> &str {
+    match policy {
+        "round-robin" => "rr",
+        "deficit-round-robin" => "drr",
+        other => other,
+    }
 }
 
 const TURNS: &[Column<TurnRow>] = &[

@@ -2,6 +2,7 @@
 
 use super::contestants::{self, Rival};
 use super::hosts::{Host, Kind};
+use super::live::Live;
 use super::score::Outcome;
 use super::{Case, Garbage};
 use crate::Settings;
@@ -25,6 +26,8 @@ pub struct Study {
     pub probes: Vec<ProbeRow>,
     /// Garbage collection of real blocks.
     pub debts: Vec<DebtRow>,
+    /// Figures 3 and 5 of gateways, from their recordings.
+    pub live: Vec<Live>,
 }
 
 /// Figure 3 under a policy.
@@ -51,6 +54,8 @@ pub struct ShareRow {
     pub figure: u32,
     /// The policy.
     pub policy: &'static str,
+    /// What each stream had of the chips' time while all had work, in per cent.
+    pub times: Vec<f64>,
     /// The worst stream's error while all have work: the mean of the runs.
     pub all: f64,
     /// That of the worst interval between two ends.
@@ -118,8 +123,8 @@ pub struct DebtRow {
     pub erased: f64,
 }
 
-/// Runs everything. `progress` hears of the share that is done.
-pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Study {
+/// Runs everything; `live` was read from recordings. `progress` hears of the share that is done.
+pub fn run(settings: Settings, live: &[Live], progress: &(dyn Fn(f64) + Sync)) -> Study {
     let seeds: Vec<_> = settings.seeds(RUNS).collect();
     let mut jobs = Vec::new();
     for figure in [6, 5, 4] {
@@ -139,6 +144,7 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Study {
         hot: Vec::new(),
         probes: Vec::new(),
         debts: Vec::new(),
+        live: live.to_vec(),
     };
     for row in rows {
         match row {
@@ -268,6 +274,7 @@ fn shares(number: u32, rival: Rival, seeds: &[u64]) -> ShareRow {
     ShareRow {
         figure: number,
         policy: rival.policy.label,
+        times: (0..8).map(|stream| 100.0 * part(stream)).collect(),
         all: 100.0 * mean(&outcomes, |o| o.error(0, all(o)).unwrap_or(0.0)),
         any: 100.0 * worst(&outcomes, |o| o.worst().0),
         window: 100.0 * worst(&outcomes, |o| o.worst().1),

@@ -63,7 +63,7 @@ fn nothing_is_lost_under_any_rival() {
 /// The whole study, each cell once.
 fn study() -> &'static Study {
     static STUDY: OnceLock<Study> = OnceLock::new();
-    STUDY.get_or_init(|| study::run(Settings { seed: 1, seeds: Some(1) }, &|_| ()))
+    STUDY.get_or_init(|| study::run(Settings { seed: 1, seeds: Some(1) }, &[], &|_| ()))
 }
 
 /// In a single run of each cell every claim holds that must, and figure 4's printed order does not.

@@ -8,7 +8,9 @@ use crate::table::{Column, Table, words};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use weir_papers::dispatch::live::{self, Live};
 use weir_papers::{EXPERIMENTS, Experiment, Settings, Traces, html, path, text, transfer};
 use weir_sim::trace;
 
@@ -18,7 +20,8 @@ use weir_sim::trace;
 /// TA3, rival policies and TA4, with constant and Poisson arrivals; and twelve stress scenarios.
 ///
 /// `dispatch`: weighted shares over parallel flash chips, figures 3 to 6 of the paper of `fog`, under `fog`
-/// and rival policies; and hot chips, small reads among writes, and garbage collection of real blocks.
+/// and rival policies; and hot chips, small reads among writes, and garbage collection of real blocks. With `--live`
+/// also figures 3 and 5 of gateways.
 ///
 /// `path`: the path selectors on the workloads of the paper of `roung`, with the arrivals for which its claims
 /// hold and with others; general workloads; paths of different speeds; slow, stalled and failed paths; traces.
@@ -39,7 +42,7 @@ pub(super) struct Reproduce {
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(EXPERIMENTS.map(|one| one.name)))]
     names: Vec<String>,
     /// List the experiments with their papers and durations, and run none
-    #[arg(long, conflicts_with_all = ["names", "seeds", "traces", "report"])]
+    #[arg(long, conflicts_with_all = ["names", "seeds", "traces", "live", "report"])]
     list: bool,
     /// Runs per figure; the default is 2, 3 or 10, for `path` 10 or 100, for `intermediate` 20
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -50,6 +53,10 @@ pub(super) struct Reproduce {
     /// `path`, `transfer`: also use the traces (`*.csv`, `*.csv.zst`) in this folder; unsuitable ones are skipped
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
+    /// `dispatch`: also show figures 3 and 5 from this recording of a gateway whose hosts did the same, beside the simulated
+    /// and the published; may come several times
+    #[arg(long, value_name = "RECORDING")]
+    live: Vec<PathBuf>,
     /// Also write the results as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -86,6 +93,12 @@ impl Reproduce {
         if wanted("transfer") {
             traces.transfer = read(&files, "reads", transfer::Trace::read)?;
         }
+        if !self.live.is_empty() && !wanted("dispatch") {
+            let message = "`--live` is for the experiment `dispatch`, which is not among the names";
+            let what = "add `dispatch`, or leave out `--live`";
+            return Err(Failure::new(Exit::Usage, message, what));
+        }
+        traces.live = self.live.iter().map(|path| figure(path)).collect::<Result<_, _>>()?;
         let settings = Settings { seed: self.seed, seeds: self.seeds };
         let chapters: Vec<_> = EXPERIMENTS
             .iter()
@@ -120,6 +133,20 @@ impl Reproduce {
         let entries: Vec<_> = EXPERIMENTS.iter().map(entry).collect();
         print_json(&json!({ "version": 1, "experiments": entries }))
     }
+}
+
+/// The figure that a recording shows.
+fn figure(path: &Path) -> Result<Live, Failure> {
+    let shown = path.display();
+    let file = File::open(path).map_err(|error| {
+        let message = format!("cannot read `{shown}`: {error}");
+        Failure::new(Exit::Invalid, message, "name a recording of `weir serve --record`")
+    })?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    live::read(&name, file).map_err(|error| {
+        let help = "docs/research/dispatch.md, section 9, says what gateway and hosts have to do";
+        Failure::new(Exit::Invalid, format!("`{shown}`: {error}"), help)
+    })
 }
 
 /// The traces of a folder with their names, sorted by name.

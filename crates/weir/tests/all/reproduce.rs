@@ -57,6 +57,22 @@ fn traces_that_cannot_be_used_are_refused() {
     }
 }
 
+/// A recording that cannot be had or shows no figure, and one for another experiment, is refused before anything runs.
+#[test]
+fn recordings_without_a_figure_are_refused() {
+    let folder = folder("reproduce-live");
+    std::fs::write(folder.join("text"), "not a recording").unwrap();
+    for (name, file, exit, told) in [
+        ("transfer", "text", 2, "`--live` is for the experiment `dispatch`"),
+        ("dispatch", "none", 3, "cannot read `none`"),
+        ("dispatch", "text", 3, "`text`: at byte 0"),
+    ] {
+        let output = run(&folder, &["reproduce", name, "--live", file]);
+        assert_eq!((code(&output), out(&output)), (exit, ""), "{file}");
+        assert!(err(&output).contains(told), "{}", err(&output));
+    }
+}
+
 /// The study of the intermediate target succeeds, and its JSON object has the published gains of writes.
 #[test]
 fn the_intermediate_target_is_reproduced() {
