@@ -1,7 +1,8 @@
 """Ten thousand hostile connections beside a working session.
 
 The load generator runs alone, then with 10,000 connections that open and go silent, 1000 that send garbage and one
-that logs in at one byte per second, then alone again. The throughput of the session under the flood is compared with the
+that begins at one byte per second, then alone again. Over NVMe/TCP most of the silent ones have sent ICReq or a part of it,
+or have connected an admin queue, and a host of NVMe reads all the while, whose queues must stay. The throughput of the session under the flood is compared with the
 mean of the two measurements without it; the better ratio of two rounds counts, since the machine has other load.
 """
 
@@ -11,12 +12,14 @@ import resource
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 from ..harness.case import TARGET, Failed, Missed, case
 from ..harness.config import Config
 from ..harness.gateway import Gateway
 from ..harness.nbd import address_of
+from ..harness.nvme import Controller, Queue, Stream, connect_command, ic_req
 
 SILENT, GARBAGE = 10_000, 1_000
 # Connections opened at once, and batches per second. A flood comes from other machines; here it must leave the
@@ -32,6 +35,7 @@ RATIO = 0.9
 GROWTH_MAX = 32 << 10
 # Another host can log in again this long after the flood, in seconds.
 RECOVERY_SECONDS = 40
+SUBSYSTEM = "nqn.2026-11.org.example:flood"
 
 
 def load(run, gateway, seconds):
@@ -46,10 +50,57 @@ def rate(process):
     return json.loads(said.splitlines()[-1])["iops"]
 
 
+class Iscsi:
+    """What is sent to an iSCSI portal."""
+
+    def __init__(self, gateway):
+        self.address = address_of(gateway.portals[0])
+        self.first = [b""] * SILENT + [random.Random(1).randbytes(1024)] * GARBAGE
+        self.slow = login_request()
+
+    def admits(self):
+        return can_log_in(self.address)
+
+    def check(self):
+        pass
+
+
+class Nvme:
+    """What is sent to an NVMe portal, and a host that reads there all the while."""
+
+    def __init__(self, gateway):
+        self.address = address_of(gateway.ready["nvme"][0])
+        few = SILENT // 10
+        self.first = ([b""] * few + [ic_req()[:60]] * few + [ic_req() + connect_command(SUBSYSTEM, 0, 0xFFFF)] * few
+                      + [ic_req()] * (SILENT - 3 * few) + [random.Random(1).randbytes(1024)] * GARBAGE)
+        self.slow = ic_req()
+        # The controller must outlive this call.
+        self.controller, self.fault = Controller(self.address, SUBSYSTEM), None
+        stream = Stream(self.controller.queue(1), (0, 64 << 20), depth=1)
+        threading.Thread(target=self.reads, args=(stream,), daemon=True).start()
+
+    def reads(self, stream):
+        try:
+            while True:
+                stream.run(count=1)
+                time.sleep(0.05)
+        except (OSError, Failed) as error:
+            self.fault = error
+
+    def admits(self):
+        try:
+            return bool(Queue(self.address).connect(SUBSYSTEM, 0, 0xFFFF))
+        except (OSError, Failed):
+            return False
+
+    def check(self):
+        if self.fault:
+            raise Failed(f"the host that reads lost its queue: {self.fault}")
+
+
 class Flood:
-    def __init__(self, address):
-        self.to, self.sockets, self.refused = address, [], 0
-        self.noise = random.Random(1).randbytes(1024)
+    def __init__(self, way):
+        self.way, self.to, self.sockets, self.refused = way, way.address, [], 0
         self.slow, self.slow_sent = None, 0
 
     def open(self, index):
@@ -70,18 +121,18 @@ class Flood:
 
     def run(self, seconds, watch):
         """Opens all connections and holds them; calls `watch` at intervals."""
-        kinds = ["silent"] * SILENT + ["garbage"] * GARBAGE
+        kinds = list(self.way.first)
         random.Random(2).shuffle(kinds)
         end, opened = time.monotonic() + seconds, 0
         self.slow = self.open(0)
-        greeting = login_request()
+        greeting = self.way.slow
         next_byte = 0
         while (now := time.monotonic()) < end:
             for index in range(opened, min(opened + BATCH, len(kinds))):
                 one = self.open(index)
-                if one and kinds[index] == "garbage":
+                if one and kinds[index]:
                     try:
-                        one.send(self.noise)
+                        one.send(kinds[index])
                     except OSError:
                         pass
             opened = min(opened + BATCH, len(kinds))
@@ -139,7 +190,7 @@ def can_log_in(address):
         return False
 
 
-def one_round(run, gateway, address):
+def one_round(run, gateway, way):
     """The ratio of throughputs, and the growth of memory in KiB."""
     before = rate(load(run, gateway, QUIET))
     start = gateway.resident()
@@ -151,7 +202,7 @@ def one_round(run, gateway, address):
             last = time.monotonic()
             peak = max(peak, gateway.resident())
 
-    flood, process = Flood(address), load(run, gateway, SECONDS)
+    flood, process = Flood(way), load(run, gateway, SECONDS)
     time.sleep(HEAD_START)
     opened = flood.run(SECONDS - HEAD_START + 0.5, watch)
     during = rate(process)
@@ -159,27 +210,32 @@ def one_round(run, gateway, address):
     closed = flood.closed()
     flood.end()
     ended = time.monotonic()
-    while not can_log_in(address):
+    while not way.admits():
         if time.monotonic() - ended > RECOVERY_SECONDS:
-            raise Failed(f"no host can log in {RECOVERY_SECONDS} s after the flood")
+            raise Failed(f"no host is admitted {RECOVERY_SECONDS} s after the flood")
         time.sleep(0.2)
     recovery = time.monotonic() - ended
     after = rate(load(run, gateway, QUIET))
+    way.check()
     ratio = during / ((before + after) / 2)
     print(f"{opened} connections, {closed} closed by the gateway: {before:.0f} IOPS before, {during:.0f} during, {after:.0f} after, ratio "
-          f"{ratio:.2f}; resident {start >> 10} MiB, at most {peak >> 10} MiB; another host logs in after {recovery:.1f} s")
+          f"{ratio:.2f}; resident {start >> 10} MiB, at most {peak >> 10} MiB; another host is admitted after {recovery:.1f} s")
     return ratio, peak - start
 
 
-def flood(run, **limits):
+def flood(run, way=Iscsi, nvme=None, **limits):
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < SILENT + GARBAGE + 100:
         raise Failed(f"the limit of open files is {hard}; {SILENT + GARBAGE + 100} are needed: ulimit -Hn")
     # This case does not test the gateway's limit of open files.
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gateway = Gateway(run, Config(**limits).volume(file=run.folder / "disk.img", size="64MiB", io="buffered").target())
+    config = Config(**limits).volume(file=run.folder / "disk.img", size="64MiB", io="buffered").target()
+    if nvme is not None:
+        config.section("nvme", listen=["127.0.0.1:0"], **nvme).add("subsystem", name=SUBSYSTEM, namespaces={1: "disk"})
+    gateway = Gateway(run, config)
     gateway.start()
-    rounds = [one_round(run, gateway, address_of(gateway.portals[0])) for _ in range(ROUNDS)]
+    way = way(gateway)
+    rounds = [one_round(run, gateway, way) for _ in range(ROUNDS)]
     gateway.stop()
     ratio, growth = max(one[0] for one in rounds), max(one[1] for one in rounds)
     if growth > GROWTH_MAX:
@@ -190,5 +246,8 @@ def flood(run, **limits):
 
 for name, protects, limits in (
         ("default", "a flood of connections, most of them refused, hardly slows a session", {}),
-        ("admitted", "a flood of connections, all of them accepted, hardly slows a session", {"max_connections": 12000, "max_logins": 12000})):
+        ("admitted", "a flood of connections, all of them accepted, hardly slows a session", {"max_connections": 12000, "max_logins": 12000}),
+        ("nvme", "a flood of NVMe connections, most of them refused, hardly slows a session and ends no queue", {"way": Nvme, "nvme": {}}),
+        ("nvme_admitted", "a flood of NVMe connections, all of them accepted, hardly slows a session and ends no queue",
+         {"way": Nvme, "nvme": {"max_connections": 12000}})):
     case(f"flood.{name}", protects, nightly=limits, informational=True, limit=300)(flood)

@@ -5,7 +5,7 @@ use crate::identity::bytes_of;
 use crate::volume::Volume;
 use crate::volume::catalog::Catalog;
 use std::net::SocketAddr;
-use weir_wire::nvme::{AnaState, Namespace};
+use weir_wire::nvme::{AnaState, Namespace, fused_blocks_max};
 
 /// The namespaces that a host may see, in ascending order of their identifiers.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -69,15 +69,18 @@ fn namespace(nsid: u32, volume: &Volume, access: AnaState) -> Namespace {
     // RFC 9562, 5.8: version 8, whose other bits are free, and the variant.
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
+    let block_shift = disk.block_size.trailing_zeros() as u8;
+    let fused_blocks = u32::from(disk.max_compare_and_write_blocks);
     Namespace {
         nsid,
         blocks: disk.blocks,
-        block_shift: disk.block_size.trailing_zeros() as u8,
+        block_shift,
         thin: disk.thin,
         read_only: disk.read_only,
         persists_reservations: volume.state.is_some(),
         physical_block_exponent: disk.physical_block_exponent,
         unmap_granularity_blocks: disk.unmap_granularity_blocks,
+        fused_blocks: fused_blocks.clamp(1, fused_blocks_max(block_shift)),
         optimal_transfer_blocks: disk.optimal_transfer_blocks,
         nguid,
         uuid,

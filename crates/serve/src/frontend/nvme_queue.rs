@@ -1,7 +1,9 @@
 //! One NVMe queue: its state machine, the namespaces that its host sees, and the commands that it holds back.
 
 use crate::buffer::Payload;
+use crate::frontend::nvme_fused::Fused;
 use crate::frontend::nvme_namespaces::Namespaces;
+use crate::frontend::nvme_part::Part;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -10,7 +12,6 @@ use weir_flow::clock::{Duration, Instant};
 use weir_flow::dispatch::{Member, Weight};
 use weir_flow::request::TenantId;
 use weir_wire::nvme::{Connect, Connection, Limits, Status};
-use weir_wire::scsi::cdb::Media;
 use weir_wire::scsi::nexus::HostId;
 
 /// The state machine of a queue, sending pooled buffers.
@@ -48,6 +49,8 @@ pub(crate) struct Queue {
     pub(super) waiting: VecDeque<Waiting>,
     /// What is left of commands that are done in parts, by their slots; or how they end instead.
     pub(super) rest: BTreeMap<u32, Result<VecDeque<Part>, Status>>,
+    /// Its pairs of Compare and Write.
+    pub(super) fused: Fused,
     /// The slot of a Disconnect, which is answered last.
     pub(super) leaving: Option<u32>,
     /// The stream within its tenant that it is, or is a part of, and the weight of that.
@@ -64,13 +67,6 @@ pub(crate) struct Ended {
     pub(super) reserved: u64,
     /// The stream within its tenant that it was a part of.
     pub(super) stream: Option<Member>,
-}
-
-/// A part of a command: one request for a volume.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) volume: usize,
-    pub(super) media: Media,
 }
 
 /// A command for which there is no memory yet.
@@ -122,6 +118,7 @@ impl Queue {
             connecting: None,
             waiting: VecDeque::new(),
             rest: BTreeMap::new(),
+            fused: Fused::default(),
             leaving: None,
             stream: None,
             reserved: 0,
@@ -140,9 +137,9 @@ impl Queue {
         self.namespaces.nsid_of(volume)
     }
 
-    /// Whether its Connect has waited for too long.
+    /// Whether its Connect, or a Compare of a pair, has waited for too long.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
-        self.connecting.as_ref().is_some_and(|(_, until)| *until <= now)
+        self.connecting.as_ref().is_some_and(|(_, until)| *until <= now) || self.fused.is_late(now)
     }
 
     /// Once a second: takes note of data that does not come.

@@ -30,6 +30,7 @@ mod serve_memory;
 mod serve_metrics;
 mod serve_nbd;
 mod serve_nvme;
+mod serve_nvme_fused;
 mod serve_nvme_hostile;
 mod serve_nvme_lost;
 mod serve_nvme_reservations;

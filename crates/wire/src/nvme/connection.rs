@@ -199,6 +199,11 @@ impl<P: AsRef<[u8]>> Connection<P> {
             .map(|(slot, _)| slot)
     }
 
+    /// Whether the command in this slot has no answer. One whose answer waits for the host's data has.
+    pub fn is_outstanding(&self, slot: u32) -> bool {
+        self.commands.get(slot).is_some_and(|command| command.held.is_none())
+    }
+
     /// Whether the host still sends data of the command in this slot, so that nothing of it can have taken effect.
     pub fn is_receiving(&self, slot: u32) -> bool {
         self.commands.get(slot).is_some_and(super::commands::Command::is_receiving)

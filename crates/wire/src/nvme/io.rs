@@ -87,8 +87,10 @@ pub fn decode(
         }
         _ => Ok(plain(sqe)?),
     };
-    if sqe.fuse() != 0 {
-        return Err(Status::INVALID_FIELD);
+    // The only pair of fused commands is Compare and Write.
+    match (sqe.fuse(), sqe.opcode()) {
+        (0, _) | (1, opcode::COMPARE) | (2, opcode::WRITE) => {}
+        _ => return Err(Status::INVALID_FIELD),
     }
     if let Transfer::Invalid(status) = transfer {
         return Err(status);

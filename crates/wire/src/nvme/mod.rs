@@ -34,6 +34,6 @@ pub use connection::Connection;
 pub use controller::Controller;
 pub use event::{Completion, Connect, ConnectRefusal, Event, PeerError, Received};
 pub use limits::{ADMIN_DEPTH, Digest, GATHER_MAX, Limits, NEEDED_MAX};
-pub use namespace::{AnaState, NSID_MAX, Namespace};
+pub use namespace::{AnaState, NSID_MAX, Namespace, fused_blocks_max};
 pub use pdu::{Sqe, Transfer};
 pub use status::Status;

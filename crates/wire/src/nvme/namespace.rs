@@ -1,5 +1,7 @@
 //! Facts about a namespace, as hosts see them.
 
+use super::limits::GATHER_MAX;
+
 /// State of asymmetric access to a namespace through one portal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AnaState {
@@ -48,6 +50,8 @@ pub struct Namespace {
     pub physical_block_exponent: u8,
     /// Ranges that are a multiple of this many blocks deallocate best; 0 says nothing.
     pub unmap_granularity_blocks: u32,
+    /// Most blocks of a fused Compare and Write (NACWU), at least 1, at most [`fused_blocks_max`] for its block size.
+    pub fused_blocks: u32,
     /// Blocks per command that perform best; 0 says nothing.
     pub optimal_transfer_blocks: u32,
     /// Globally unique identifier, permanent and the same on every path.
@@ -63,6 +67,11 @@ impl Namespace {
     pub(super) fn has(&self, lba: u64, blocks: u64) -> bool {
         lba.checked_add(blocks).is_some_and(|end| end <= self.blocks)
     }
+}
+
+/// Most blocks of a fused Compare and Write: their data is collected, as lists are.
+pub const fn fused_blocks_max(block_shift: u8) -> u32 {
+    GATHER_MAX >> block_shift
 }
 
 /// Greatest namespace identifier, and most namespaces of a subsystem (NN, MNAN).

@@ -19,6 +19,10 @@ impl Status {
     pub const ABORTED_BY_REQUEST: Self = Self::generic(0x07);
     /// The queue of the command ends.
     pub const ABORTED_BY_QUEUE_DELETION: Self = Self::generic(0x08);
+    /// The other command of a fused pair has failed. A host sends both again.
+    pub const ABORTED_FAILED_FUSED: Self = Self(0x09);
+    /// The other command of a fused pair did not come. A host sends both again.
+    pub const MISSING_FUSED: Self = Self(0x0a);
     /// The namespace does not exist.
     pub const INVALID_NAMESPACE: Self = Self::generic(0x0b);
     /// The command is not allowed in this state.

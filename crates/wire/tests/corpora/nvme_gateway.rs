@@ -87,6 +87,7 @@ impl Gateway {
             physical_block_exponent: 3,
             unmap_granularity_blocks: 8,
             optimal_transfer_blocks: 0,
+            fused_blocks: 1,
             nguid: [nsid as u8; 16],
             uuid: [7; 16],
             ana: weir_wire::nvme::AnaState::Optimized,

@@ -42,7 +42,8 @@ impl NvmeFrontend<'_> {
         let found = queue.wire.find(abort.cid).filter(|&slot| queue.leaving != Some(slot));
         let Some(slot) = found else { return not_aborted };
         let gathers = |key: TaskKey| self.engine.set.tasks[key].phase == Phase::Gathering;
-        let key = connection.tasks.get(&slot).copied();
+        let lead = queue.fused.lead(slot);
+        let key = connection.tasks.get(&lead).copied();
         if key.is_some_and(|key| self.engine.set.live(key, connection.id).is_none()) {
             // Another host has just ended it, and its answer is on the way.
             return not_aborted;
@@ -53,9 +54,9 @@ impl NvmeFrontend<'_> {
             let waits = entry.controller.abort_waits(abort.slot, number, slot);
             return waits.err().map(Completion::failed);
         }
-        queue.waiting.retain(|waiting| waiting.slot != slot);
-        connection.tasks.remove(&slot);
-        queue.wire.respond(slot, Completion::failed(Status::ABORTED_BY_REQUEST));
+        queue.waiting.retain(|waiting| waiting.slot != lead);
+        connection.tasks.remove(&lead);
+        self.end(queue, slot, Completion::failed(Status::ABORTED_BY_REQUEST));
         if let Some(key) = key {
             self.engine.set.finish(key);
         }
@@ -63,8 +64,16 @@ impl NvmeFrontend<'_> {
         Some(Completion::SUCCESS)
     }
 
-    /// Answers a command that is done in parts, and the Aborts that have waited for it.
+    /// Answers a command, unless it is answered, and the Aborts that have waited for it. The other command of its pair ends
+    /// with it.
     pub(super) fn end(&mut self, queue: &mut Queue, slot: u32, completion: Completion) {
+        if !queue.wire.is_outstanding(slot) {
+            return;
+        }
+        if let Some(other) = queue.fused.part(slot) {
+            queue.waiting.retain(|waiting| waiting.slot != slot && waiting.slot != other);
+            self.end(queue, other, Completion::failed(Status::ABORTED_FAILED_FUSED));
+        }
         queue.rest.remove(&slot);
         queue.wire.respond(slot, completion);
         self.controllers.ended(self.engine, queue, slot);

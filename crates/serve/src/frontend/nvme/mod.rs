@@ -8,6 +8,7 @@
 mod abort;
 mod admin;
 pub(crate) mod controllers;
+mod fused;
 pub(crate) mod reply;
 mod reservations;
 mod without_tasks;
@@ -15,7 +16,8 @@ mod without_tasks;
 use crate::config::{self, DigestPolicy};
 use crate::frontend::Verdict;
 use crate::frontend::connection::{Connection, Speech};
-use crate::frontend::nvme_queue::{Data, Part, Queue, Waiting};
+use crate::frontend::nvme_part::Part;
+use crate::frontend::nvme_queue::{Data, Queue, Waiting};
 use crate::ids::TaskKey;
 use crate::tasks::set::{Origin, TaskSet};
 use crate::tasks::table::{Phase, Retries, Task, TaskKind};
@@ -62,6 +64,7 @@ impl NvmeFrontend<'_> {
         let mut received = std::mem::take(&mut connection.received);
         let mut proceeds = false;
         self.connect_again(connection);
+        self.miss_late(connection);
         self.feed(connection);
         let verdict = loop {
             if connection.allowance.stops_before(received.bytes()) {
@@ -150,7 +153,7 @@ impl NvmeFrontend<'_> {
                 let text = "data of a command was damaged on its way";
                 log.line(now, peer.source(), text, |text| warn!(%peer, "{text}"));
                 queue.waiting.retain(|waiting| waiting.slot != slot);
-                queue.wire.respond(slot, Completion::failed(status));
+                self.end(queue, slot, Completion::failed(status));
                 let key = connection.tasks.remove(&slot);
                 if let Some(key) = key.and_then(|key| self.engine.set.live(key, connection.id)) {
                     self.engine.set.finish(key);
@@ -174,9 +177,10 @@ impl NvmeFrontend<'_> {
     fn leave(&mut self, connection: &mut Connection) {
         let Speech::Nvme(queue) = &mut connection.speech else { return };
         queue.waiting.clear();
+        queue.fused.close(|lead| connection.tasks.contains_key(&lead));
         let slots: Vec<u32> = queue.wire.outstanding_slots().collect();
         for slot in slots {
-            let key = connection.tasks.get(&slot).copied();
+            let key = connection.tasks.get(&queue.fused.lead(slot)).copied();
             let begun = key.and_then(|key| self.engine.set.live(key, connection.id));
             let gathers = |key: TaskKey| self.engine.set.tasks[key].phase == Phase::Gathering;
             if begun.is_some_and(|key| !gathers(key)) || queue.leaving == Some(slot) {
@@ -296,7 +300,18 @@ impl NvmeFrontend<'_> {
         connection.allowance.take(moved.into());
         let Speech::Nvme(queue) = &mut connection.speech else { return };
         let namespaces = queue.namespaces.clone();
-        let (io, target) = match io::decode(sqe, transfer, &namespaces.facts) {
+        let decoded = io::decode(sqe, transfer, &namespaces.facts);
+        let first = queue.fused.take_first();
+        let first = if sqe.fuse() == fused::SECOND {
+            first
+        } else {
+            self.miss(queue, first);
+            None
+        };
+        if matches!(sqe.fuse(), fused::FIRST | fused::SECOND) {
+            return self.fuse(queue, (slot, sqe, transfer), decoded, first);
+        }
+        let (io, target) = match decoded {
             Ok(decoded) => decoded,
             Err(status) => return queue.wire.respond(slot, Completion::failed(status)),
         };
@@ -337,6 +352,9 @@ impl NvmeFrontend<'_> {
 
     /// The list of a Dataset Management, or the keys of a reservation command, are here.
     fn listed(&mut self, connection: &mut Connection, slot: u32, sqe: &Sqe, list: &[u8]) {
+        if sqe.fuse() != 0 {
+            return self.fused_data(connection, slot, list);
+        }
         let Speech::Nvme(queue) = &mut connection.speech else { return };
         let namespaces = queue.namespaces.clone();
         // The namespace may have gone while the list came.

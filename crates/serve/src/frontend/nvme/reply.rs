@@ -44,6 +44,9 @@ pub(crate) fn reply(
             (Err(status), _) => queue.wire.respond(slot, Completion::failed(status)),
         }
         controllers.ended(engine, queue, slot);
+        if let Some(second) = NvmeFrontend::answer_second(queue, slot, ended) {
+            controllers.ended(engine, queue, second);
+        }
     }
     if engine.worded(reply, Worded { queued, ended: true }) {
         connection.tasks.remove(&slot);
@@ -75,12 +78,12 @@ fn outcome(task: &Task, volume: &Volume) -> Result<(), Status> {
         (None, Phase::InPipeline { end, .. }) => match end {
             End::Good => {
                 let media = task.media();
-                let differs = match (media.op, &task.medium) {
+                let differs = task.comparison.differs.or_else(|| match (media.op, &task.medium) {
                     (MediaOp::Verify(compare), Some(medium)) => {
                         miscompare(compare, task.bytes(), medium, &media, volume.block_size())
                     }
                     _ => None,
-                };
+                });
                 if differs.is_some() { Err(Status::COMPARE_FAILURE) } else { Ok(()) }
             }
             End::Failed(error) => Err(status_of_error(error, task.media().is_write())),

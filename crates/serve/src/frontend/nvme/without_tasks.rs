@@ -3,7 +3,8 @@
 
 use super::{NvmeFrontend, reply};
 use crate::frontend::nvme_namespaces::Namespaces;
-use crate::frontend::nvme_queue::{Part, Queue};
+use crate::frontend::nvme_part::Part;
+use crate::frontend::nvme_queue::Queue;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use weir_wire::nvme::{Completion, Status};

@@ -76,6 +76,10 @@ pub(crate) struct Queue {
     unsent: BTreeMap<u16, Vec<u8>>,
     read: BTreeMap<u16, Vec<u8>>,
     answered: BTreeMap<u16, Answer>,
+    /// The FUSE field of commands: 1 for the first of a pair, 2 for the second.
+    pub(crate) fuse: u8,
+    /// Digests of data are wrong.
+    pub(crate) damages: bool,
     /// This many bytes at the end of PDUs with data are not sent.
     pub(crate) withheld: usize,
 }
@@ -176,7 +180,17 @@ impl Queue {
         socket.read_exact(&mut answer).unwrap();
         assert_eq!((answer[0], answer[10], answer[11]), (1, 0, request[11]));
         let (unsent, read, answered) = Default::default();
-        Self { socket, digests, next_cid: 0, unsent, read, answered, withheld: 0 }
+        Self {
+            socket,
+            digests,
+            next_cid: 0,
+            unsent,
+            read,
+            answered,
+            fuse: 0,
+            damages: false,
+            withheld: 0,
+        }
     }
 
     /// Fabrics Connect; dword 0, or the status and dword 0.
@@ -210,7 +224,7 @@ impl Queue {
         let cid = self.next_cid;
         self.next_cid += 1;
         let mut sqe = [0; 64];
-        (sqe[0], sqe[1]) = (opcode, 0x40);
+        (sqe[0], sqe[1]) = (opcode, 0x40 | self.fuse);
         sqe[2..4].copy_from_slice(&cid.to_le_bytes());
         sqe[4..8].copy_from_slice(&nsid.to_le_bytes());
         for (place, dword) in dwords.iter().enumerate() {
@@ -291,7 +305,7 @@ impl Queue {
         }
         pdu.extend_from_slice(data);
         if tail > 0 {
-            pdu.extend(crc32c(data).to_le_bytes());
+            pdu.extend((crc32c(data) ^ u32::from(self.damages)).to_le_bytes());
         }
         pdu
     }

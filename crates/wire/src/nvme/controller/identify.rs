@@ -153,6 +153,8 @@ impl Controller {
         data.put_u32(516, NSID_MAX);
         // ONCS: Compare, Dataset Management, Write Zeroes, reservations, Verify.
         data.put_u16(520, 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 7);
+        // FUSES: Compare and Write.
+        data.put_u16(522, 1);
         // VWC: a volatile cache is present, and Flush takes all namespaces.
         data.0[525] = 0b111;
         data.put_u32(540, NSID_MAX);
@@ -168,8 +170,10 @@ fn of_nvm(namespace: &Namespace) -> Data {
     data.put_u64(0, namespace.blocks);
     data.put_u64(8, namespace.blocks);
     data.put_u64(16, namespace.blocks);
-    // NSFEAT: thin, and the preferred granularities are set.
-    data.0[24] = u8::from(namespace.thin) | 1 << 4;
+    // NSFEAT: thin, the atomic units and the preferred granularities are set.
+    data.0[24] = u8::from(namespace.thin) | 1 << 1 | 1 << 4;
+    // NACWU, a number less than it means. NAWUN and NAWUPF: one block.
+    data.put_u16(38, (namespace.fused_blocks - 1) as u16);
     // NMIC: several controllers share it.
     data.0[30] = 1;
     data.0[31] = reservation_capabilities(namespace);

@@ -23,6 +23,7 @@ pub(super) fn namespace(nsid: u32) -> Namespace {
         physical_block_exponent: 3,
         unmap_granularity_blocks: 8,
         optimal_transfer_blocks: 0,
+        fused_blocks: 8,
         nguid: [nsid as u8; 16],
         uuid: [0xa0; 16],
         ana: AnaState::Optimized,

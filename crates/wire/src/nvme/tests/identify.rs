@@ -36,7 +36,7 @@ fn controllers_describe_themselves() {
         (data[512], data[513], u16_at(&data, 514), u32_at(&data, 516)),
         (0x66, 0x44, 128, 256)
     );
-    assert_eq!((u16_at(&data, 520), u16_at(&data, 522), data[525]), (0xad, 0, 7));
+    assert_eq!((u16_at(&data, 520), u16_at(&data, 522), data[525]), (0xad, 1, 7));
     assert_eq!((u32_at(&data, 536), u32_at(&data, 540)), (0x0010_0001, 256));
     assert_eq!(&data[768..768 + SUBSYSTEM.len()], SUBSYSTEM.as_bytes());
     assert_eq!(data[768 + SUBSYSTEM.len()], 0);
@@ -67,7 +67,8 @@ fn namespaces_describe_themselves() {
     gateway.namespaces[1].read_only = true;
     let data = gateway.data(0x06, 1, &[0], 4096);
     assert_eq!((u64_at(&data, 0), u64_at(&data, 8), u64_at(&data, 16)), (2048, 2048, 2048));
-    assert_eq!((data[24], data[25], data[26], data[30], data[33]), (0x11, 0, 0, 1, 9));
+    assert_eq!((data[24], data[25], data[26], data[30], data[33]), (0x13, 0, 0, 1, 9));
+    assert_eq!(u16_at(&data, 38), 7, "NACWU");
     assert_eq!(data[31], 0xff, "six types of reservations, IEKEY, persistence");
     assert_eq!(
         (u16_at(&data, 64), u16_at(&data, 66), u16_at(&data, 68), u16_at(&data, 70)),
@@ -76,7 +77,7 @@ fn namespaces_describe_themselves() {
     assert_eq!((u32_at(&data, 92), data[99], &data[104..120]), (1, 0, &[1; 16][..]));
     assert_eq!(data[128..132], [0, 0, 9, 0]);
     let data = gateway.data(0x06, 2, &[0], 4096);
-    assert_eq!((u64_at(&data, 16), data[24], data[33], data[99]), (2048, 0x10, 0, 1));
+    assert_eq!((u64_at(&data, 16), data[24], data[33], data[99]), (2048, 0x12, 0, 1));
     assert_eq!(data[31], 0xfe, "no place to keep reservations");
     assert_eq!(gateway.data(0x06, 3, &[0], 4096), [0; 4096]);
     for nsid in [0, 257, 0xffff_ffff] {

@@ -69,8 +69,19 @@ fn checks_have_an_order() {
     let far = [u32::MAX, u32::MAX, u32::MAX];
     assert_eq!(judge_in(&namespaces(), 0x7e, 0, &far, wrong_sgl), Err(Status::INVALID_OPCODE));
     let mut fused = sqe(0x01, 1, 0, &far, Sgl::Transport(0));
-    fused[1] |= 2;
-    assert_eq!(decode(&parsed(&fused), wrong_sgl, &namespaces()), Err(Status::INVALID_FIELD));
+    // A Write is the second of a fused pair, a Compare the first, and nothing is both.
+    for (opcode, fuse, status) in [
+        (0x01, 1, Status::INVALID_FIELD),
+        (0x01, 2, Status::SGL_TYPE_INVALID),
+        (0x05, 1, Status::SGL_TYPE_INVALID),
+        (0x05, 2, Status::INVALID_FIELD),
+        (0x05, 3, Status::INVALID_FIELD),
+        (0x02, 1, Status::INVALID_FIELD),
+    ] {
+        (fused[0], fused[1]) = (opcode, fused[1] & !3 | fuse);
+        let read = decode(&parsed(&fused), wrong_sgl, &namespaces());
+        assert_eq!(read, Err(status), "opcode {opcode}, FUSE {fuse}");
+    }
     assert_eq!(judge_in(&namespaces(), 0x01, 0, &[0], wrong_sgl), Err(Status::SGL_TYPE_INVALID));
     let none = Transfer::ByRequest(1);
     for (nsid, status) in [
