@@ -311,6 +311,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         if let Some(before) = before {
             self.load.slept(self.now.saturating_since(before));
         }
+        self.storage.next_turn();
         self.storage.upstreams.set_now(self.now);
         if let Err(problem) = result {
             self.stop.fail("wait for events", problem);

@@ -1,5 +1,6 @@
 //! The event loop without a kernel: a host, a clock and a disk in memory, and the real pipeline.
 
+mod memory;
 mod nvme;
 mod shares;
 
@@ -157,7 +158,16 @@ struct Virtual {
     host: Rc<RefCell<Host>>,
     /// The connection of the host.
     watched: Option<usize>,
-    sleeps: Rc<Cell<u32>>,
+    waits: Rc<Cell<Waits>>,
+}
+
+/// How often the event loop looked at its sockets.
+#[derive(Clone, Copy, Default)]
+struct Waits {
+    /// And slept.
+    sleeps: u32,
+    /// And had other work.
+    polls: u32,
 }
 
 impl Kernel for Virtual {
@@ -180,6 +190,7 @@ impl Kernel for Virtual {
 
     fn wait(&mut self, sleep: Sleep, events: &mut Vec<Event>) -> Result<()> {
         let host = &mut *self.host.borrow_mut();
+        let Waits { mut sleeps, mut polls } = self.waits.get();
         if let Some(index) = self.watched
             && std::mem::take(&mut host.has_news)
             && let Some(message) = host.messages.pop_front()
@@ -188,10 +199,13 @@ impl Kernel for Virtual {
             let readiness = Readiness { readable: true, writable: true, ended: false };
             events.push(Event::Connection(index, readiness));
         } else if let Sleep::Until(at) = sleep {
-            self.sleeps.set(self.sleeps.get() + 1);
+            sleeps += 1;
             let wake = [at, self.timer.take(), Some(self.end)].into_iter().flatten().min();
             self.time.set(self.time.get().max(wake.expect("there is an end")));
+        } else {
+            polls += 1;
         }
+        self.waits.set(Waits { sleeps, polls });
         if self.time.get() >= self.end {
             events.push(Event::Stop(2));
         }
@@ -268,9 +282,9 @@ impl Random for Zeroes {
     }
 }
 
-/// Serves one NBD export on a file until `end`, to a host with these messages. Returns the host and the number of
-/// times that the event loop slept.
-fn serve(test: &str, messages: &[Vec<u8>], end: Duration) -> (Host, u32) {
+/// Serves one NBD export on a file until `end`, to a host with these messages. Returns the host, and how
+/// often the event loop looked at its sockets.
+fn serve(test: &str, messages: &[Vec<u8>], end: Duration) -> (Host, Waits) {
     serve_prepared(test, messages, end, |_| {})
 }
 
@@ -280,7 +294,7 @@ fn serve_prepared(
     messages: &[Vec<u8>],
     end: Duration,
     prepare: impl FnOnce(&mut Volume),
-) -> (Host, u32) {
+) -> (Host, Waits) {
     let path = std::env::temp_dir().join(format!("weir-shard-{test}-{}", std::process::id()));
     let file = FileStore {
         name: String::from("s"),
@@ -306,7 +320,7 @@ fn run_gateway(
     messages: &[Vec<u8>],
     end: Duration,
     prepare: impl FnOnce(&mut Volume),
-) -> (Host, u32) {
+) -> (Host, Waits) {
     config.nbd.max_connections = 1;
     config.nbd.exports = vec![Export { name: String::from("v"), volume: 0 }];
     let stores = vec![store];
@@ -314,18 +328,18 @@ fn run_gateway(
     let logs = log_device::open(&config, &plan.cache, &mut Zeroes).expect("a new log");
 
     let time: Time = Rc::default();
-    // Hosts of NVMe speak first.
-    let has_news = protocol == Protocol::Nvme;
+    // A server of NBD speaks first.
+    let has_news = protocol != Protocol::Nbd;
     let host = Host { messages: messages.to_vec().into(), has_news, ..Host::default() };
     let host = Rc::new(RefCell::new(host));
-    let sleeps = Rc::new(Cell::new(0));
+    let waits = Rc::<Cell<Waits>>::default();
     let kernel = Virtual {
         time: time.clone(),
         timer: None,
         end: Instant::ZERO + end,
         host: host.clone(),
         watched: None,
-        sleeps: sleeps.clone(),
+        waits: waits.clone(),
     };
     let connects = Connects(Cell::new(Some(Connection { host: host.clone(), time })));
     let helpers: [Box<dyn Blocking>; 2] = [Box::new(NoCalls), Box::new(NoCalls)];
@@ -351,7 +365,7 @@ fn run_gateway(
     let mut gateway = Gateway::new(&config, parts, &mut reader);
     run(&mut Pipeline::new(&plan, ()), &mut gateway);
     drop(gateway);
-    (host.take(), sleeps.get())
+    (host.take(), waits.get())
 }
 
 /// The payload of an option reply of this kind to `NBD_OPT_GO`, and the bytes behind it.
@@ -384,7 +398,7 @@ fn a_host_is_served_without_a_kernel() {
 /// loop sleeps in between.
 #[test]
 fn a_silent_host_is_closed_in_virtual_time() {
-    let (host, sleeps) = serve("silent", &[], Duration::from_secs(20));
+    let (host, Waits { sleeps, .. }) = serve("silent", &[], Duration::from_secs(20));
     let closed = host.closed.expect("it was connected");
     assert!(closed >= Instant::ZERO + Duration::from_secs(15), "{closed:?}");
     assert!(closed <= Instant::ZERO + Duration::from_secs(16), "{closed:?}");
@@ -396,9 +410,10 @@ fn a_silent_host_is_closed_in_virtual_time() {
 #[test]
 fn a_host_that_repeats_refused_reads_is_delayed() {
     let messages: Vec<_> = [choose()].into_iter().chain((0..5_000).map(|_| read())).collect();
-    let (host, sleeps) = serve_prepared("brake", &messages, Duration::from_secs(10), |volume| {
-        volume.unit.withdraw();
-    });
+    let (host, Waits { sleeps, .. }) =
+        serve_prepared("brake", &messages, Duration::from_secs(10), |volume| {
+            volume.unit.withdraw();
+        });
     let error = [&SIMPLE_REPLY[..], &[0, 0, 0, 5], &COOKIE].concat();
     let errors = host.received.windows(error.len()).filter(|bytes| *bytes == error).count();
     assert!((200..=240).contains(&errors), "{errors} errors in 10 s");

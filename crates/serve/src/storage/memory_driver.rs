@@ -1,51 +1,65 @@
 //! Reads and writes stores without a disk.
 //!
-//! Their I/O needs no kernel and no helper thread: the event loop copies. So that it does not copy for long, one
-//! [`exchange`](MemoryDriver::exchange) does a bounded amount, and the rest waits for the next turn of the loop.
+//! Their I/O needs no kernel and no helper thread: the event loop copies. What has ended brings new operations at once, of
+//! a copy for instance, so that the loop would not get to its sockets. Therefore a turn of the loop has a budget, which
+//! all its exchanges share, and only [`next_turn`](MemoryDriver::next_turn) renews it: the rest waits for that.
 
 use crate::storage::io::{Done, Io, Work};
-use crate::storage::memory::Memory;
+use crate::storage::memory::{Memory, PAGE};
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
 /// Operations on stores without a disk that have not been done. The limits of the pipeline bound them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MemoryDriver {
     waiting: VecDeque<(Rc<Memory>, Io)>,
+    /// Bytes that may still be moved in this turn of the loop.
+    left: u64,
 }
 
 impl MemoryDriver {
+    /// No operations.
+    pub(crate) const fn new() -> Self {
+        Self { waiting: VecDeque::new(), left: MOVED_AT_ONCE }
+    }
+
     /// Takes an operation.
     pub(crate) fn submit(&mut self, memory: Rc<Memory>, io: Io) {
         self.waiting.push_back((memory, io));
     }
 
-    /// Whether operations wait for the next turn of the loop.
+    /// The event loop has looked at its sockets.
+    pub(crate) const fn next_turn(&mut self) {
+        self.left = MOVED_AT_ONCE;
+    }
+
+    /// Whether operations wait.
     pub(crate) fn has_more(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Does operations, in order, until a turn's share of bytes was moved.
+    /// Does operations, in order, until the bytes of this turn were moved.
     pub(crate) fn exchange(&mut self, done: &mut Vec<Done>) {
-        let mut left = MOVED_AT_ONCE;
-        while left > 0
+        while self.left > 0
             && let Some((memory, mut io)) = self.waiting.pop_front()
         {
             let whole =
                 io.offset.checked_add(io.length).is_some_and(|end| end <= memory.capacity());
             let clears = matches!(io.work, Work::Discard | Work::Zero);
             let cost = if clears { io.length / CLEARED_PER_MOVED } else { io.length };
-            if whole && clears && cost > left {
-                // The rest of a long range is for the next turn.
-                let now = left * CLEARED_PER_MOVED;
+            if whole && clears && cost > self.left {
+                // The rest of a long range is for the next turn. No page is cut: its memory would stay.
+                let end = (io.offset + self.left * CLEARED_PER_MOVED) / PAGE as u64 * PAGE as u64;
+                let now = end.saturating_sub(io.offset);
                 memory.clear(io.offset, now);
                 io.offset += now;
                 io.length -= now;
+                self.left = 0;
                 self.waiting.push_front((memory, io));
                 return;
             }
-            left = left.saturating_sub(cost.max(COST_MIN));
+            self.left = self.left.saturating_sub(cost.max(COST_MIN));
             let result = whole.then(|| work(&memory, &io)).ok_or_else(beyond);
             done.push(Done { whose: io.whose, result, flushed: false, promise: io.promise });
         }
@@ -75,8 +89,8 @@ const MOVED_AT_ONCE: u64 = 4 << 20;
 /// Bytes of a range that are freed at the cost of moving one.
 const CLEARED_PER_MOVED: u64 = 16;
 
-/// What the shortest operation costs, so that there is an end to many of them.
-const COST_MIN: u64 = 512;
+/// What the shortest operation costs: about what the rest of the gateway does for it.
+const COST_MIN: u64 = 4 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -94,7 +108,7 @@ mod tests {
 
     /// Does one operation, which ends in one turn.
     fn one(memory: &Rc<Memory>, io: Io) -> io::Result<()> {
-        let (mut driver, mut done) = (MemoryDriver::default(), Vec::new());
+        let (mut driver, mut done) = (MemoryDriver::new(), Vec::new());
         driver.submit(memory.clone(), io);
         driver.exchange(&mut done);
         assert_eq!((done.len(), driver.has_more()), (1, false));
@@ -193,30 +207,36 @@ mod tests {
         assert_eq!((memory.capacity(), memory.pages_held()), (16_384, 2));
     }
 
-    /// One turn moves a bounded number of bytes: a long queue and a long range take several, in order, and each
-    /// operation ends once.
+    /// One turn moves a bounded number of bytes, however often it exchanges: a long queue and a long range take several,
+    /// in order, each operation ends once, and a range that is cut frees all its pages.
     #[test]
     fn one_turn_is_short() {
         let memory = Rc::new(Memory::new(1 << 40, true));
-        // The last page of the range that is freed, and the one behind it.
-        for page in [(300 << 20) - 4_096, 300 << 20] {
+        // The page in which the first turn that frees ends, the last page that is freed, and the one behind it.
+        for page in [8_174 * 4_096, (300 << 20) - 4_096, 300 << 20] {
             write(&memory, page, &[1; 4_096]).unwrap();
         }
-        let mut driver = MemoryDriver::default();
+        let mut driver = MemoryDriver::new();
         let buffer = Pool::new(1 << 24).take(1 << 20).unwrap();
         for at in 0..10 {
             let work = Work::Write { buffer: buffer.clone(), at: 0, durable: false };
             driver.submit(memory.clone(), io(work, at << 20, 1 << 20));
         }
+        // What these cost is no multiple of a page.
+        driver.submit(memory.clone(), io(Work::Zero, 512, 70_000));
         driver.submit(memory.clone(), io(Work::Discard, 0, 300 << 20));
         let mut turns = Vec::new();
         while driver.has_more() {
             let mut done = Vec::new();
-            driver.exchange(&mut done);
+            driver.next_turn();
+            for _ in 0..3 {
+                driver.exchange(&mut done);
+            }
             turns.push((done.len(), memory.pages_held()));
         }
-        // A MiB has 256 pages. The discard begins with the 2 MiB that the third turn has left.
-        assert_eq!(turns, [(4, 1_026), (4, 2_050), (2, 2), (0, 2), (0, 2), (0, 2), (0, 2), (1, 1)]);
+        // A MiB has 256 pages. The discard begins with the nearly 2 MiB that the third turn has left.
+        let rest = [(0, 2), (0, 2), (0, 2), (0, 2), (1, 1)];
+        assert_eq!(turns, [&[(4, 1_027), (4, 2_051), (3, 3)][..], &rest].concat());
         assert_eq!(read(&memory, 300 << 20, 512), [1; 512]);
     }
 }

@@ -53,7 +53,7 @@ impl<N: Network> Storage<N> {
     pub(crate) fn new(driver: Box<dyn Driver>, upstreams: Upstreams<N>) -> Self {
         Self {
             driver,
-            memory: MemoryDriver::default(),
+            memory: MemoryDriver::new(),
             upstreams,
             finished: Vec::new(),
             answers: Vec::new(),
@@ -70,6 +70,11 @@ impl<N: Network> Storage<N> {
     /// Whether operations wait for the kernel to make room, which it does not announce.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.unsubmitted
+    }
+
+    /// The event loop has looked at its sockets: a new turn begins.
+    pub(crate) const fn next_turn(&mut self) {
+        self.memory.next_turn();
     }
 
     /// Whether there is more to do at once than one turn of the loop does.
