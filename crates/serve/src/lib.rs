@@ -544,18 +544,11 @@ fn ready_volume(volume: &config::Volume, stores: &[Store]) -> ReadyVolume {
             info!(volume = name, upstream, target, lun, %size, paths, ready, "volume");
             ReadyStore::Upstream { name: upstream, target, lun, paths, ready }
         }
-        (Store::Memory(memory), _) => {
-            let keeps = memory.keeps();
-            if keeps {
-                warn!(volume = name, %size, "volume in memory: its data is gone when the gateway stops");
-            } else {
-                warn!(volume = name, %size, "null volume: WRITES ARE DROPPED, and reads give zeroes");
-            }
-            ReadyStore::Memory { keeps }
-        }
+        (Store::Memory(memory), _) => ReadyStore::Memory { keeps: memory.keeps() },
         (Store::File(_) | Store::Closed, _) => unreachable!("opened as it is configured"),
     };
     let ready = volume.stores.iter().zip(stores).map(ready_store).collect();
+    layout::warn_of_loss(volume, stores);
     layout::log_unused(volume, stores);
     ReadyVolume { name, capacity, stores: ready }
 }

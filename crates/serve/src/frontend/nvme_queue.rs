@@ -132,6 +132,11 @@ impl Queue {
         Ended { controller, number, reserved, stream }
     }
 
+    /// The volumes behind the namespaces that its host sees.
+    pub(crate) fn volumes(&self) -> &[usize] {
+        &self.namespaces.volumes
+    }
+
     /// The first namespace of this volume that its host sees.
     pub(crate) fn nsid_of(&self, volume: usize) -> Option<u32> {
         self.namespaces.nsid_of(volume)

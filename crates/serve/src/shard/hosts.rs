@@ -16,7 +16,8 @@ pub(super) fn hosts<S: Stream>(connections: &Connections<S>, engine: &CommandEng
             Speech::Iscsi(_) => {
                 let view = connection.view.as_ref()?;
                 Some(Host {
-                    words: format!("{} at {peer}", view.nexus.initiator.name),
+                    words: format!("{} at {peer}", view.nexus.initiator.name.escape_debug()),
+                    is_nbd: false,
                     place: view.nexus.target.clone(),
                     volumes: view.units.iter().map(|seen| seen.volume).collect(),
                     tenants: tenants_of(catalog, Some(view)).collect(),
@@ -28,16 +29,16 @@ pub(super) fn hosts<S: Stream>(connections: &Connections<S>, engine: &CommandEng
                 let tenants = volumes.iter().map(|&volume| catalog.tenant(None, volume).index());
                 let place = catalog.exports.as_slice()[export].name.clone();
                 let words = format!("{peer} (NBD)");
-                Some(Host { words, place, tenants: tenants.collect(), volumes })
+                Some(Host { words, is_nbd: true, place, tenants: tenants.collect(), volumes })
             }
             Speech::Nvme(queue) => {
                 queue.controller.filter(|_| queue.wire.queue() == Some(0))?;
-                let found = |&volume: &usize| queue.nsid_of(volume).is_some();
-                let volumes: Vec<usize> = (0..catalog.volumes.len()).filter(found).collect();
+                let volumes = queue.volumes().to_vec();
                 let tenant = |&volume: &usize| catalog.tenant(queue.claim, volume).index();
                 let tenants = volumes.iter().map(tenant).collect();
                 let words = format!("{} at {peer}", queue.host.escape_debug());
-                Some(Host { words, place: queue.subsystem.clone(), volumes, tenants })
+                let place = queue.subsystem.clone();
+                Some(Host { words, is_nbd: false, place, volumes, tenants })
             }
         }
     };
@@ -57,6 +58,7 @@ pub(super) fn users<S: Stream>(
                 let view = connection.view.as_ref()?;
                 let lun = view.lun_of(volume)?;
                 let (initiator, target) = (&view.nexus.initiator.name, &view.nexus.target);
+                let initiator = initiator.escape_debug();
                 let session = wire.tsih();
                 Some(format!(
                     "{initiator} at {peer} (iSCSI session {session}, LUN {lun} of {target})"

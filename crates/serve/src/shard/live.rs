@@ -12,7 +12,7 @@ use crate::clock::unix_nanos;
 use crate::config::{self, Candidate, Change, Config, Given, Places, Rejected};
 use crate::folder::file_id;
 use crate::operator::backends::Backends;
-use crate::operator::changes::complete;
+use crate::operator::changes::{Changes, complete};
 use crate::operator::http::guard::Guard;
 use crate::operator::{Answer, Asker, FileId, Manner, Question, Refusal, ReloadOrder, Verdict};
 use crate::storage::file::atomic_journal;
@@ -53,7 +53,7 @@ pub(super) struct Preparing {
 /// How it can be.
 struct Plan {
     planned: Planned,
-    changes: Vec<Change>,
+    changes: Changes,
 }
 
 impl<K: Kernel> Gateway<'_, K> {
@@ -167,7 +167,7 @@ impl<K: Kernel> Gateway<'_, K> {
     }
 
     /// Tells who has asked for a reload what came of it.
-    fn end_reload(&mut self, asker: Option<Asker>, result: Result<Vec<Change>, Rejected>) {
+    fn end_reload(&mut self, asker: Option<Asker>, result: Result<Changes, Rejected>) {
         self.metrics.reloaded(result.is_ok(), unix_nanos());
         self.service.reloaded();
         let verdict = result.map(|changes| self.verdict(false, changes));
@@ -184,9 +184,8 @@ impl<K: Kernel> Gateway<'_, K> {
         self.operators.answer(self.now, asker, answer);
     }
 
-    fn verdict(&self, dry_run: bool, mut changes: Vec<Change>) -> Verdict {
-        let changes_left_out = changes.len().saturating_sub(CHANGES) as u64;
-        changes.truncate(CHANGES);
+    fn verdict(&self, dry_run: bool, changes: Changes) -> Verdict {
+        let Changes { shown: changes, left_out: changes_left_out } = changes;
         let file = self.reader.file();
         let file_id = file.and_then(file_id).map(|(device, inode)| FileId { device, inode });
         let file = file.map(|file| file.display().to_string());
@@ -203,7 +202,7 @@ impl<K: Kernel> Gateway<'_, K> {
 
     /// Finds out what changes, with these logs of volumes that come.
     fn plan(&self, wanted: &Wanted, logs: &Logs, in_logs: &InLogs) -> Result<Plan, Rejected> {
-        let Candidate { config: new, mut changes, places } = wanted.candidate.clone();
+        let Candidate { config: new, changes, places } = wanted.candidate.clone();
         let (engine, connections) = (&self.engine, &self.connections);
         let uses = Uses {
             force: wanted.manner.force,
@@ -213,11 +212,12 @@ impl<K: Kernel> Gateway<'_, K> {
             opened: &|volume| logs.has(volume),
         };
         let planned = engine.plan_reload(&self.config, new, &uses, &places)?;
+        let growth = planned.growth(&engine.catalog);
         let hosts = hosts(connections, engine);
-        complete(&mut changes, (&self.config, planned.config()), &hosts);
+        let mut changes = complete(changes, (&self.config, planned.config()), &growth, &hosts);
         for volume in planned.removed() {
             if let Some(in_log) = in_logs.get(&volume) {
-                stays_in_log(&mut changes, &self.config.volumes[volume], in_log);
+                stays_in_log(&mut changes.shown, &self.config.volumes[volume], in_log);
             }
         }
         Ok(Plan { planned, changes })
@@ -229,7 +229,7 @@ impl<K: Kernel> Gateway<'_, K> {
         wanted: Wanted,
         plan: Plan,
         logs: Logs,
-    ) -> Result<Vec<Change>, Rejected> {
+    ) -> Result<Changes, Rejected> {
         let Wanted { candidate, guard, .. } = wanted;
         let Plan { planned, changes } = plan;
         crate::raise_descriptors(planned.config());
@@ -258,7 +258,7 @@ impl<K: Kernel> Gateway<'_, K> {
         self.connections.refresh(&mut self.engine);
         self.connections.run_actions(&mut self.engine, self.now);
         self.reader.put_into_force();
-        for change in changes.iter().take(CHANGES) {
+        for change in &changes.shown {
             info!(%change, "configuration changed");
         }
         Ok(changes)
@@ -388,6 +388,3 @@ fn guard_of(config: &Config) -> Result<Option<Guard>, Rejected> {
         Rejected::Invalid(vec![format!("[http]: {problem}")])
     })
 }
-
-/// Changes in an answer, and in the log.
-const CHANGES: usize = 1_000;

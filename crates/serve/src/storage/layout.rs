@@ -11,7 +11,7 @@ use crate::storage::upstream::Upstreams;
 use crate::storage::upstream::network::Tcp;
 use std::ops::Range;
 use std::rc::Rc;
-use tracing::info;
+use tracing::{info, warn};
 use weir_flow::units::ByteCount;
 
 /// Each volume, and the range of its stores in the row of all.
@@ -186,6 +186,22 @@ pub(crate) fn used(volume: &Volume, stores: &[Store]) -> Vec<u64> {
 /// Bytes of a volume on these stores.
 pub(crate) fn capacity(volume: &Volume, stores: &[Store]) -> u64 {
     used(volume, stores).into_iter().sum()
+}
+
+/// Warns of stores that keep nothing when the gateway stops.
+pub(crate) fn warn_of_loss(volume: &Volume, stores: &[Store]) {
+    let (name, size) = (&volume.name, ByteCount(capacity(volume, stores)));
+    for store in stores {
+        match store {
+            Store::Memory(memory) if memory.keeps() => {
+                warn!(volume = name, %size, "volume in memory: its data is gone when the gateway stops");
+            }
+            Store::Memory(_) => {
+                warn!(volume = name, %size, "null volume: WRITES ARE DROPPED, and reads give zeroes");
+            }
+            Store::File(_) | Store::Upstream(_) | Store::Closed => {}
+        }
+    }
 }
 
 /// Says what of the stores is of no use to the volume.

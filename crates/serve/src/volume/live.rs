@@ -13,6 +13,7 @@ use super::catalog::Catalog;
 use super::placement;
 use super::{Life, PersistedState, Volume};
 use crate::config::{self, Config};
+use crate::storage::layout;
 use crate::storage::log_device::{self, OpenedLog};
 use crate::storage::store::Store;
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ impl Catalog {
         }
         let brought = self.backends.put(index, volume);
         let stores = &self.stores[range.clone()];
+        layout::warn_of_loss(volume, stores);
         let added = VolumeAdded {
             id: VolumeId::new(index as u32),
             volume: placement::spec(volume, self.backends.of(index), stores),

@@ -3,7 +3,7 @@
 //! | changes live | how hosts learn of it |
 //! |---|---|
 //! | the cap of a volume | not at all; it also holds for requests that wait |
-//! | size of a volume on one store, upwards | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
+//! | size of a volume on one store, upwards, in memory as well | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
 //! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; initiators without access receive a logout request |
 //! | NVMe subsystems, their namespaces, hosts and addresses | events, or the end of the controllers of hosts without access |
 //! | contracts, groups and the control policy | not at all: requests that wait are handed over, and wait by the new rules |
@@ -12,7 +12,7 @@
 //! | how long a stop takes | not at all |
 //! | accounts, authentication, redirects, advertised addresses | at the next login |
 //! | targets, portals and servers of iSNS | by a notification of the server, if they ask for one |
-//! | volumes on files and devices of this machine, with their logs | as of targets and namespaces; NBD clients at their next connection |
+//! | volumes on files and devices of this machine, with their logs, in memory, and null volumes | as of targets and namespaces; NBD clients at their next connection |
 //! | NBD exports | at the next connection |
 //!
 //! A volume that hosts find, or of which something is only in its log, or an export that has clients, is only taken away by
@@ -70,10 +70,25 @@ impl Planned {
         self.sizes.iter().find(|(index, _)| *index == volume).map(|&(_, size)| size)
     }
 
+    /// The volumes that grow.
+    pub(crate) fn growth(&self, catalog: &Catalog) -> Vec<Growth> {
+        let sizes = self.sizes.iter();
+        let all = sizes.map(|&(volume, to)| Growth { volume, from: catalog.capacity(volume), to });
+        all.filter(|one| one.from < one.to).collect()
+    }
+
     /// The volumes that go.
     pub(crate) fn removed(&self) -> impl Iterator<Item = usize> {
         self.removed.iter().copied()
     }
+}
+
+/// The capacity of a volume that grows, in bytes.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    pub(crate) volume: usize,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
 }
 
 /// Who uses what may be taken away.

@@ -190,6 +190,14 @@ fn memory_comes_and_goes() {
     };
     for round in 1..4 {
         gateway.reload(&more("memory = \"64MiB\""));
+        let warned = gateway
+            .log()
+            .lines()
+            .filter(|line| {
+                line.contains("WARN volume in memory: its data is gone") && line.contains("more")
+            })
+            .count();
+        assert_eq!(warned, usize::from(round), "a warning each time that it comes");
         let mut first = client(64 << 20);
         assert!(first.read(1 << 20, 512) == [0; 512], "round {round}");
         first.write(1 << 20, &[round; 512]).unwrap();
