@@ -6,7 +6,7 @@ use crate::config::{events, render};
 use std::borrow::Cow;
 use std::process::ExitCode;
 use std::slice::from_ref;
-use tracing::error;
+use tracing::{Level, error, event_enabled};
 
 /// How the program ends.
 ///
@@ -35,6 +35,8 @@ pub(crate) enum Exit {
     NeedsRestart = 8,
     /// A recording cannot answer the question (since 0.1.0).
     Unanswered = 9,
+    /// A configuration is in force, but it was not saved as asked, or not in every respect (since 0.1.0).
+    NotSaved = 10,
 }
 
 impl From<Exit> for ExitCode {
@@ -102,17 +104,18 @@ impl Failure {
         Self { exit: Exit::Success, message: Message::None }
     }
 
-    /// The same failure with nothing left to say: it is in the log now.
+    /// The same failure with nothing left to say, as it is in the log now; as it was if the log takes no errors.
     pub(crate) fn logged(self) -> Self {
         match &self.message {
-            Message::None => {}
-            Message::Plain(message, help) => error!(help = help.as_deref(), "{message}"),
-            Message::Unreadable(diagnostic) => drop(events::log(diagnostic, None)),
-            Message::Diagnostics(diagnostics, source) => {
+            Message::Plain(message, help) if event_enabled!(Level::ERROR) => {
+                error!(help = help.as_deref(), "{message}");
+            }
+            Message::Diagnostics(diagnostics, source) if events::takes_errors() => {
                 for diagnostic in diagnostics {
-                    events::log(diagnostic, Some(source));
+                    events::log(diagnostic, source);
                 }
             }
+            _ => return self,
         }
         Self { message: Message::None, ..self }
     }

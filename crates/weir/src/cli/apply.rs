@@ -8,15 +8,19 @@ use crate::config::source::Source;
 use crate::exit::{Exit, Failure};
 use crate::output::print;
 use clap::Args;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use weir_serve::operator::{Answer, Request, Verdict};
 
 /// Put a configuration into force in a running gateway, and print what changes
 ///
-/// Paths in FILE are relative to the folder of the file that the gateway was started with, and without `--save` a restart
-/// or `weir reload` puts that file into force again. A configuration is put into force as a whole or not at all; the exit
-/// codes are those of `weir reload`.
+/// Paths in FILE are relative to the folder of the file that the gateway was started with, or of the disk of a gateway that
+/// was started without one. Without `--save` a restart or `weir reload` puts that file into force again. A configuration
+/// is put into force as a whole or not at all; the exit codes are those of `weir reload`, and 10 if it is in force but
+/// was not saved as `--save` asks.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Apply {
@@ -44,9 +48,9 @@ impl Apply {
                 _ => None,
             });
         }
-        let would = self.ask.question(self.request(&source, true))?;
-        let Answer::Reloaded(Verdict { file, file_id, .. }) = would else {
-            return Err(Failure::unexpected("the gateway answered a different request"));
+        let would = self.ask.reply(self.request(&source, true))?;
+        let Answer::Reloaded(Verdict { file, file_id, .. }) = would.answer else {
+            return self.ask.show(would, |_| None);
         };
         let Some(file) = file else {
             let message = "--save: the gateway was started without a file";
@@ -71,12 +75,19 @@ impl Apply {
 
     /// The file, or standard input.
     fn source(&self) -> Result<Source, Failure> {
-        let path = if self.file == Path::new("-") { Path::new("/dev/stdin") } else { &self.file };
-        let mut source = Source::read(path).map_err(Failure::unreadable)?;
-        if path != self.file {
-            source.path = PathBuf::from("(standard input)");
+        if self.file != Path::new("-") {
+            let source = Source::read(&self.file).map_err(Failure::unreadable)?;
+            refuse_exposed(&self.file, &source.text)?;
+            return Ok(source);
         }
-        refuse_exposed(path, &source.text)?;
+        // It is open: a socket could not be opened again, nor a file that only who started this may read.
+        let name = Path::new("(standard input)");
+        let source = Source::read_from(name, io::stdin().lock()).map_err(Failure::unreadable)?;
+        let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+        let input = input.and_then(|input| input.metadata()).ok();
+        // Only files stay.
+        let mode = input.filter(Metadata::is_file).map_or(0, |file| file.permissions().mode());
+        refuse_mode(mode, name, &source.text, "remove their permissions from the file".to_owned())?;
         Ok(source)
     }
 
@@ -100,7 +111,17 @@ fn temporary(verdict: &Verdict) -> String {
 
 /// Refuses a file with a secret that other users may access.
 pub(super) fn refuse_exposed(path: &Path, text: &str) -> Result<(), Failure> {
-    let mode = path.metadata().map_or(0, |metadata| metadata.permissions().mode() & 0o777);
+    let mode = path.metadata().map_or(0, |metadata| metadata.permissions().mode());
+    refuse_mode(
+        mode,
+        path,
+        text,
+        format!("remove their permissions: chmod go= '{}'", path.display()),
+    )
+}
+
+fn refuse_mode(mode: u32, path: &Path, text: &str, help: String) -> Result<(), Failure> {
+    let mode = mode & 0o777;
     if mode & OTHERS == 0 || !has_secret(text) {
         return Ok(());
     }
@@ -108,7 +129,6 @@ pub(super) fn refuse_exposed(path: &Path, text: &str) -> Result<(), Failure> {
     let message = format!(
         "the configuration has a secret, and users other than its owner may access `{path}` (mode {mode:04o})"
     );
-    let help = format!("remove their permissions: chmod go= '{path}'");
     Err(Failure::new(Exit::Invalid, message, help))
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn source() -> Result<Source, Failure> {
             .map(|socket| format!("\n[control]\nsocket = {}\n", quote(&socket)))
             .unwrap_or_default()
     );
-    Ok(Source::built_in(text))
+    Ok(Source::built_in(text, folder))
 }
 
 /// The control socket of a gateway without a configuration, if a folder for it exists.

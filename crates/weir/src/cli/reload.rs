@@ -9,8 +9,9 @@ use weir_serve::operator::{Answer, Request, Verdict};
 /// Reload the configuration of a gateway, as SIGHUP does, and print what changes
 ///
 /// A configuration is put into force as a whole or not at all. The exit code is 0 if it is in force, 3 if the file is
-/// invalid, 8 if a change needs a restart, 7 if there is no gateway or a file cannot be had, and 1 if something is in
-/// use that the file takes away, if a volume would shrink, or if the gateway is stopping.
+/// invalid, 8 if a change needs a restart, 7 if a file cannot be had or no gateway answers, and 1 if something is in
+/// use that the file takes away, if a volume would shrink, or if the gateway is stopping. A gateway that does not answer
+/// in time may still put it into force, and the message says so.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Reload {

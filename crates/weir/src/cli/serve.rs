@@ -73,7 +73,7 @@ impl Serve {
             LogFormat::Text => warn(&loaded.warnings, source, color),
             LogFormat::Json => {
                 for diagnostic in &loaded.warnings {
-                    events::log(diagnostic, Some(source));
+                    events::log(diagnostic, source);
                 }
             }
         }

@@ -63,27 +63,34 @@ impl Successor {
 
     /// Replaces the file; where its old text is now.
     pub(super) fn replace(self) -> Result<PathBuf, Failure> {
-        let file = self.file.display();
-        let help = "compare it with what was applied: a restart reads what it is now";
+        let Self { new, old, bak, file: path, seen } = self;
+        let file = path.display();
         let failed = |what: String| {
             let message = format!("the configuration is in force, but {what}");
-            Failure::new(Exit::Unexpected, message, help)
+            let help = "compare it with what was applied: a restart reads what it is now";
+            Failure::new(Exit::NotSaved, message, help)
         };
-        match self.file.metadata() {
-            Ok(now) if state(&now) == state(&self.seen) => {}
+        match path.metadata() {
+            Ok(now) if state(&now) == state(&seen) => {}
             Ok(_) => {
                 return Err(failed(format!("{file} has changed meanwhile and was not replaced")));
             }
             Err(error) => return Err(failed(format!("{file} could not be replaced: {error}"))),
         }
-        std::fs::rename(&self.new.0, &self.file)
+        std::fs::rename(&new.0, &path)
             .map_err(|error| failed(format!("{file} could not be replaced: {error}")))?;
-        let kept = std::fs::rename(&self.old.0, &self.bak);
-        kept.and_then(|()| File::open(folder(&self.file))?.sync_all()).map_err(|error| {
-            let bak = self.bak.display();
-            failed(format!("{file} was replaced without {bak}, or not durably: {error}"))
+        std::fs::rename(&old.0, &bak).map_err(|error| {
+            // The only one with the old text.
+            let (old, bak) = (old.keep(), bak.display());
+            let old = old.display();
+            failed(format!(
+                "{file} was replaced, and what it was is in {old}, not in {bak}: {error}"
+            ))
         })?;
-        Ok(self.bak)
+        File::open(folder(&path)).and_then(|folder| folder.sync_all()).map_err(|error| {
+            failed(format!("{file} was replaced, but a power failure may undo that: {error}"))
+        })?;
+        Ok(bak)
     }
 }
 
@@ -102,6 +109,11 @@ impl Own {
             }
         }
         Err(ErrorKind::AlreadyExists.into())
+    }
+
+    /// Leaves it where it is.
+    fn keep(mut self) -> PathBuf {
+        std::mem::take(&mut self.0)
     }
 }
 
@@ -166,6 +178,29 @@ const ATTEMPTS: u32 = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// If the backup cannot take its name, the old text stays under the one that it has, and the message names it.
+    #[test]
+    fn the_old_text_is_never_lost() {
+        let folder = std::env::temp_dir().join(format!("weir-successor-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let file = folder.join("weir.toml");
+        std::fs::write(&file, "old").unwrap();
+        let seen = file.metadata().unwrap();
+        let id = FileId { device: seen.dev(), inode: seen.ino() };
+        let successor = Successor::prepare((&file, Some(id)), "new").unwrap();
+        // No file can be renamed to that.
+        std::fs::create_dir(folder.join("weir.toml.bak")).unwrap();
+        let failure = successor.replace().unwrap_err();
+        assert_eq!(failure.exit, Exit::NotSaved);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+        let old = folder.join(format!("weir.toml.{}-0.old", std::process::id()));
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "old");
+        let text = failure.text(false);
+        assert!(text.contains(&format!("what it was is in {}", old.display())), "{text}");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3, "nothing else is left");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn a_file_that_is_mounted_is_found_by_its_whole_name() {

@@ -2,15 +2,18 @@
 
 use super::diagnostic::Diagnostic;
 use super::source::Source;
-use tracing::{error, warn};
+use tracing::{Level, error, event_enabled, warn};
 
-/// Logs a diagnostic as one event with its location, and returns both as a line. Without a source there is no
-/// location: the message names the file.
-pub(crate) fn log(diagnostic: &Diagnostic, source: Option<&Source>) -> String {
-    let place = match (&diagnostic.at, source) {
-        (Some((span, _)), Some(source)) => source.place(span.start),
-        (_, Some(source)) => source.path.display().to_string(),
-        (_, None) => String::new(),
+/// Whether the log takes the errors among diagnostics.
+pub(crate) fn takes_errors() -> bool {
+    event_enabled!(Level::ERROR)
+}
+
+/// Logs a diagnostic as one event with its location, and returns both as a line.
+pub(crate) fn log(diagnostic: &Diagnostic, source: &Source) -> String {
+    let place = match &diagnostic.at {
+        Some((span, _)) => source.place(span.start),
+        None => source.path.display().to_string(),
     };
     let help = diagnostic.help.as_deref().unwrap_or_default();
     let (code, message) = (diagnostic.code, &diagnostic.message);

@@ -43,20 +43,20 @@ impl Source {
 
     /// Reads a file. The diagnostic says why it could not be.
     pub(crate) fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
-        let name = path.display();
-        let diagnostic =
-            |why: String, help: String| Box::new(Diagnostic::new(Code::Unreadable, why).help(help));
-        let cannot = |error: std::io::Error| {
-            let why = format!("cannot read `{name}`: {}", reason(&error));
-            diagnostic(why, "name a readable TOML file".to_owned())
-        };
         if path.is_dir() {
-            let why = format!("cannot read `{name}`: it is a directory");
+            let why = format!("cannot read `{}`: it is a directory", path.display());
             return Err(diagnostic(why, "name the file in it".to_owned()));
         }
+        let file = std::fs::File::open(path).map_err(|error| cannot(path, &error))?;
+        Self::read_from(path, file)
+    }
+
+    /// Reads what is open already, under this name.
+    pub(crate) fn read_from(path: &Path, input: impl Read) -> Result<Self, Box<Diagnostic>> {
+        let name = path.display();
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(cannot)?;
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
+        let read = input.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+        read.map_err(|error| cannot(path, &error))?;
         if let Some((what, help)) = known_format(&bytes) {
             let why = format!("`{name}` is {what}, not a configuration or a plan");
             return Err(diagnostic(why, help.replace("FILE", &name.to_string())));
@@ -76,9 +76,9 @@ impl Source {
         Ok(Self::new(path, text))
     }
 
-    /// A configuration that is in no file.
-    pub(crate) fn built_in(text: String) -> Self {
-        Self::new(BUILT_IN, text)
+    /// A configuration that is in no file. What stands in its place has paths relative to `folder`.
+    pub(crate) fn built_in(text: String, folder: PathBuf) -> Self {
+        Self { folder, ..Self::new(BUILT_IN, text) }
     }
 
     /// Whether it is in no file.
@@ -111,6 +111,15 @@ impl Source {
     pub(crate) fn resolve(&self, path: &str) -> PathBuf {
         self.folder.join(path)
     }
+}
+
+fn diagnostic(why: String, help: String) -> Box<Diagnostic> {
+    Box::new(Diagnostic::new(Code::Unreadable, why).help(help))
+}
+
+fn cannot(path: &Path, error: &std::io::Error) -> Box<Diagnostic> {
+    let why = format!("cannot read `{}`: {}", path.display(), reason(error));
+    diagnostic(why, "name a readable TOML file".to_owned())
 }
 
 /// A file of another command by its first bytes: what it is, and which commands read it.

@@ -3,6 +3,7 @@
 use crate::gateway::commands::READY;
 use crate::gateway::control::say;
 use crate::gateway::initiator::{Transfer, read16};
+use crate::gateway::nbd::Client;
 use crate::gateway::{Gateway, ONE_DISK, folder, weir};
 use serde_json::{Value, json};
 use std::fs::{Permissions, metadata, read_to_string, set_permissions, write};
@@ -96,6 +97,75 @@ fn an_apply_says_what_changes_for_whom() {
     gateway.stop();
 }
 
+/// A volume that has grown because its file has, or its store, is in a line, also of a dry run; its NBD client, which is
+/// told nothing, is not. So is a volume in memory.
+#[test]
+fn growth_is_told_whatever_has_grown() {
+    let more = "[[volume]]\nname = \"stored\"\nstores = [\"s\"]\n[[store]]\nname = \"s\"\nfile = \"s.img\"\nsize = \"1MiB\"\n\
+                [[volume]]\nname = \"memory\"\nmemory = \"1MiB\"\n[[volume]]\nname = \"file\"\nfile = \"file.img\"\n";
+    let luns = "{ 0 = \"disk\", 1 = \"stored\", 2 = \"memory\", 3 = \"file\" }";
+    let nbd = "exports = { file = \"file\" }";
+    let config = base().replace("{ 0 = \"disk\" }", luns) + more;
+    let config = config.replace("exports = { disk = \"disk\" }", nbd);
+    let folder = folder("apply-growth");
+    let file = std::fs::File::create(folder.join("file.img")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let mut gateway = Gateway::start(&folder, &config, &[]);
+    let one = gateway.session("one");
+    let mut client = Client::tcp(gateway.nbd_address());
+    client.choose("file");
+    let host = format!("; for iqn.2026-11.org.example.host:one at {}", one.peer);
+    file.set_len(2 << 20).unwrap();
+    let line = format!("~ volume file: capacity 1 MiB → 2 MiB; CAPACITY DATA HAS CHANGED{host}\n");
+    for arguments in [&["reload", "--dry-run"][..], &["reload"]] {
+        let done = told(gateway.command(arguments));
+        assert!(done.starts_with(&line) && done.lines().count() == 2, "{done}");
+    }
+    let new = config
+        .replace("size = \"1MiB\"", "size = \"2MiB\"")
+        .replace("memory = \"1", "memory = \"3");
+    let done = told(apply(&gateway, &new, &[]));
+    for line in [
+        "~ store s: size 1MiB → 2MiB".to_owned(),
+        format!("~ volume stored: capacity 1 MiB → 2 MiB; CAPACITY DATA HAS CHANGED{host}"),
+        format!("~ volume memory: memory 1MiB → 3MiB; CAPACITY DATA HAS CHANGED{host}"),
+    ] {
+        assert!(done.lines().any(|one| one == line), "{line}:\n{done}");
+    }
+    drop(client);
+    one.logout();
+    gateway.stop();
+}
+
+/// Paths in a text that a gateway without a file is handed are relative to the folder of its disk, not to the one that it
+/// was started in.
+#[test]
+fn a_gateway_without_a_file_has_a_folder() {
+    let folder = folder("apply-builtin");
+    let state = folder.join("state");
+    let mut gateway = weir(&folder, &["serve", "--listen", "127.0.0.1:0", "--json"])
+        .env("XDG_STATE_HOME", &state)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(gateway.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let client = |arguments: &[&str]| {
+        weir(&folder, arguments).env("XDG_STATE_HOME", &state).output().unwrap()
+    };
+    // The disk and the socket are those that it has.
+    let text = "[control]\nsocket = \"control.sock\"\n\
+                [[volume]]\nname = \"disk0\"\nfile = \"disk0.img\"\nsize = \"1GiB\"\n\
+                [[volume]]\nname = \"more\"\nfile = \"more.img\"\nsize = \"1MiB\"\n\
+                [[target]]\nname = \"iqn.2026-11.io.weir:disk0\"\nluns = { 0 = \"disk0\", 1 = \"more\" }\n";
+    write(folder.join("new.toml"), text).unwrap();
+    told(client(&["apply", "new.toml"]));
+    assert!(state.join("weir/more.img").exists() && !folder.join("more.img").exists());
+    told(client(&["stop"]));
+    assert!(gateway.wait().unwrap().success());
+}
+
 /// Whatever is wrong with it, the exit code says of which kind it is, the message names the file as the operator did, and
 /// nothing is changed. A secret in a file that others may read is not sent.
 #[test]
@@ -115,6 +185,13 @@ fn a_refused_apply_changes_nothing() {
     let absent = refused(apply(&gateway, &(base() + absent), &["--save"]), 7);
     assert!(absent.contains("other/new.toml:20:8: volume `more`"), "{absent}");
     refused(gateway.command(&["apply", "absent.toml"]), 3);
+    // With `--json` the refusal is on standard output, too, whatever else is asked for.
+    for more in [&["--json"][..], &["--json", "--dry-run"], &["--json", "--save"]] {
+        let output = apply(&gateway, &(base() + "[cache]\nsize = \"1MiB\"\n"), more);
+        assert_eq!(output.status.code(), Some(8), "{more:?}");
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["error"]["code"], "needs_restart", "{told}");
+    }
     let account = "[[account]]\nname = \"a\"\nsecret = \"a secret of a host\"\n";
     let exposed = gateway.folder.join("exposed.toml");
     write(&exposed, base() + account).unwrap();
@@ -124,9 +201,22 @@ fn a_refused_apply_changes_nothing() {
         exposed.contains("chmod go= 'exposed.toml'") && !exposed.contains("a host"),
         "{exposed}"
     );
+    // Standard input is what it is, whether or not it could be opened again; its name would be of no help.
+    let input = std::fs::File::open(gateway.folder.join("exposed.toml")).unwrap();
+    let mut command = weir(&gateway.folder, &["apply", "-", "--socket", "c.sock"]);
+    let exposed = refused(command.stdin(input).output().unwrap(), 3);
+    assert!(exposed.contains("(mode 0640)") && !exposed.contains("chmod"), "{exposed}");
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (&ours).write_all(b"[[volume]]\n").unwrap();
+    drop(ours);
+    let mut command = weir(&gateway.folder, &["apply", "-", "--socket", "c.sock"]);
+    let invalid = command.stdin(std::os::fd::OwnedFd::from(theirs)).output().unwrap();
+    let invalid = refused(invalid, 3);
+    assert!(invalid.contains("(standard input):1:1: "), "{invalid}");
     assert_eq!(gateway.count("the new configuration is in force"), 0);
     assert_eq!(read_to_string(gateway.folder.join("weir.toml")).unwrap(), base());
-    assert!(!gateway.folder.join("weir.toml.new").exists());
+    let left: Vec<_> = names(&gateway.folder);
+    assert!(left.iter().all(|name| !name.contains(".toml.")), "{left:?}");
     one.execute(READY, Transfer::None).good();
     assert_eq!(one.execute(read16(0, 512), Transfer::In(512)).data, [0; 512]);
     gateway.stop();
@@ -182,7 +272,9 @@ fn an_applied_file_is_saved() {
     assert_eq!(read_to_string(folder.join("weir.toml")).unwrap(), new);
     assert_eq!(read_to_string(folder.join("real.toml.bak")).unwrap(), base());
     assert_eq!(metadata(folder.join("real.toml")).unwrap().permissions().mode() & 0o777, 0o640);
-    assert!(!folder.join("real.toml.new").exists());
+    let mut left = names(&folder);
+    left.retain(|name| name.contains(".toml"));
+    assert_eq!(left, ["real.toml", "real.toml.bak", "weir.toml"]);
     let again = told(gateway.command(&["reload"]));
     assert_eq!(again, "the configuration is in force; no key differs from before\n");
     gateway.stop();
@@ -257,7 +349,7 @@ fn two_that_save_at_once_keep_apart() {
     agree(second.1, &file);
     let output = second.0.wait_with_output().unwrap();
     let why = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert_eq!(output.status.code(), Some(10), "{why}");
     assert!(why.contains("is in force, but") && why.contains("has changed meanwhile"), "{why}");
     assert_eq!(read_to_string(&file).unwrap(), "first");
     assert_eq!(read_to_string(folder.join("weir.toml.bak")).unwrap(), "old");

@@ -28,7 +28,7 @@ fn events(log: &str) -> Vec<Value> {
 }
 
 /// From the first warning about the configuration to the stop each line of the log is an object, whatever names hosts give;
-/// names are there as they were given.
+/// names are there as they were given, and where they are part of a text as one word.
 #[test]
 fn each_line_is_an_object() {
     let mut gateway = Gateway::start(&folder("json-log"), &config(), &[]);
@@ -37,14 +37,16 @@ fn each_line_is_an_object() {
     let pdu = Login::of("x").request().carrying(text.as_bytes());
     let socket = connect(gateway.portal);
     pdu.send(&socket, false).unwrap();
-    // The answer is a refusal or the end of the connection.
-    let _ = Pdu::receive(&socket, false);
+    let answer = Pdu::receive(&socket, false).unwrap();
+    let session = Login::of("x").begin(socket, &answer);
+    gateway.reload(&config().replace("64MiB", "80MiB"));
     let mut client = Client::tcp(gateway.nbd_address());
     let name = [&(hostile.len() as u32).to_be_bytes()[..], hostile.as_bytes(), &[0, 0]].concat();
     client.option(7, &name);
     client.option_reply().unwrap();
     gateway.session("two").logout();
     gateway.refuse_reload("[[volume]]\nname = \"x\"y\n", &["configuration: "]);
+    session.logout();
     gateway.stop();
     let events = events(&gateway.log());
     let first = &events[0];
@@ -52,6 +54,14 @@ fn each_line_is_an_object() {
     assert!(first["at"].as_str().unwrap().starts_with("weir.toml:"), "{first}");
     let has = |part: &str| events.iter().any(|event| event.to_string().contains(part));
     assert!(has("session ended") && has("host:two"), "{}", gateway.log());
+    // Names of iSCSI are without case.
+    let name = format!("iqn.2026-11.org.example.host:{hostile}").to_lowercase();
+    let named = |event: &&Value| event["initiator"] == *name;
+    assert!(events.iter().filter(named).count() >= 2, "a login and an end:\n{}", gateway.log());
+    // What is made of several parts, and shown to people as well, has names as one word.
+    let told = format!("; for {} at ", name.escape_debug());
+    let change = |event: &&Value| event["change"].as_str().is_some_and(|one| one.contains(&told));
+    assert_eq!(events.iter().filter(change).count(), 1, "{}", gateway.log());
     let forged = |event: &&Value| event["level"] == "ERROR" && event["message"] == "";
     assert_eq!(events.iter().find(forged), None);
 }
@@ -75,5 +85,13 @@ fn a_start_that_fails_says_so_in_json() {
             event["level"] == "ERROR" && event["message"].as_str().unwrap().contains(part)
         };
         assert_eq!(events.iter().filter(failed).count(), 1, "{log}");
+        // A log that takes no errors does not make it silent.
+        for filter in ["off", "weir_serve=info"] {
+            let mut command = weir(&folder, &["serve", "weir.toml"]);
+            let output = command.env("WEIR_LOG", filter).output().unwrap();
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(code), "{told}");
+            assert!(told.contains(part), "{filter}: {told:?}");
+        }
     }
 }

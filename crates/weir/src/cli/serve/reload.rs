@@ -36,7 +36,7 @@ impl<'a> Rereader<'a> {
             Some(Given { name, text }) => Ok(self.started_with.in_place_of(name, text.clone())),
             None if self.started_with.is_built_in() => Ok(self.started_with.clone()),
             None => Source::read(&self.started_with.path).map_err(|diagnostic| {
-                Rejected::Invalid(vec![events::log(&diagnostic, Some(&self.started_with))])
+                Rejected::Invalid(vec![events::log(&diagnostic, &self.started_with)])
             }),
         }
     }
@@ -67,11 +67,11 @@ impl Reader for Rereader<'_> {
 /// Checks a text. The diagnostics of an invalid one are logged as well.
 fn load(source: &Source) -> Result<Loaded<Config>, Rejected> {
     let loaded = config::gateway(source).map_err(|diagnostics| {
-        let lines = diagnostics.iter().map(|diagnostic| events::log(diagnostic, Some(source)));
+        let lines = diagnostics.iter().map(|diagnostic| events::log(diagnostic, source));
         Rejected::Invalid(lines.collect())
     })?;
     for diagnostic in &loaded.warnings {
-        events::log(diagnostic, Some(source));
+        events::log(diagnostic, source);
     }
     Ok(loaded)
 }

@@ -233,8 +233,7 @@ impl Stores {
                 let message = "`[[store]]` has none of `file`, `upstream`, `memory` and `null`";
                 let diagnostic =
                     Diagnostic::new(Code::MissingKey, message).at(table.span(), "this table");
-                let help =
-                    "add `file = \"…\"`: the file or block device with its bytes; or `upstream`";
+                let help = "add `file = \"…\"`: the file or block device with its bytes; or another of these";
                 context.report(diagnostic.help(help));
             }
             let place = Place::read(context, &table, "store", &["file", "backend", "io"], known);
