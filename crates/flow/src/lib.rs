@@ -93,6 +93,7 @@ pub mod recording;
 pub mod request;
 pub mod rng;
 pub mod settings;
+pub mod site;
 pub mod stage;
 #[cfg(test)]
 mod testing;
