@@ -166,6 +166,9 @@ pub struct Volume {
     pub layout: Layout,
     /// Where its writes are safe before they are there.
     pub log: Option<Log>,
+    /// Planned moves give it to another gateway with the same volume, and take it from there. Only for a volume with a
+    /// log on one upstream, which is reserved, and that one target offers alone.
+    pub movable: bool,
     /// The most that it does for all hosts together; [valid](Cap::validate).
     pub cap: Cap,
     /// Logical block size: 512 or 4096.

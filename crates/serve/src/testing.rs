@@ -57,6 +57,7 @@ pub(crate) fn config(stores: Vec<Where>) -> Config {
             removable: false,
             sanitize: false,
             atomic: false,
+            movable: false,
             state: None,
         }],
         targets: vec![TargetConfig {

@@ -4,7 +4,7 @@ use super::backends::Backends;
 use super::flight::{Asked, Within};
 use super::metrics::page::Format;
 use super::metrics::scraper::Wanted;
-use super::protocol::{Answer, Leaving, NAME_MAX, Refusal, Request};
+use super::protocol::{Answer, Leaving, MoveOrder, NAME_MAX, Refusal, Request};
 use super::view::View;
 use super::{Asker, Manner, Question, ReloadOrder, paths, snapshot, status};
 use crate::clock::unix_nanos;
@@ -14,7 +14,8 @@ use crate::volume::reload::{InLog, InLogs};
 use crate::volume::{Life, Volume};
 use tracing::info;
 use weir_flow::cache::Done;
-use weir_flow::clock::Duration;
+use weir_flow::cache::writeback::Phase;
+use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::PolicyHandover;
 use weir_flow::path::{PathOrder, View as PathView};
 use weir_flow::pipeline::{Input, Pipeline};
@@ -37,6 +38,10 @@ pub(crate) enum Reaction {
     Reload(ReloadOrder, InLogs),
     /// Carries out a reload whose logs have been opened.
     Resume(InLogs),
+    /// Carries out an order about a move, and sends the client the result. Whether new writes pass the log of the volume.
+    Move(Asker, MoveOrder, bool),
+    /// The log of a volume that is to be moved is drained.
+    Drained(usize),
     /// Stops gracefully, and sends the client this answer.
     Stop(Asker, Leaving),
     /// Saves the state of control.
@@ -66,6 +71,12 @@ pub(crate) fn answer(
             let mut handler = ControlHandler { pipeline, view, backends, client };
             let reaction = asked.and_then(|request| handler.handle(request));
             reaction.unwrap_or_else(|refusal| Reaction::Answer(client, (&refusal).into()))
+        }
+        Question::Drained(volume) => {
+            if passes_log(pipeline, VolumeId::new(volume as u32), now) {
+                return Reaction::Drained(volume);
+            }
+            Reaction::Nothing
         }
         Question::Ordered(client, backend) => {
             let paths = paths::paths(pipeline, view, backends, |path| path.backend == backend);
@@ -151,6 +162,33 @@ impl ControlHandler<'_> {
                     return Err(Refusal::NothingLost { volume });
                 }
                 return self.order_log(volume, |volume| Done::Quarantine(volume, unix_nanos()));
+            }
+            Request::VolumeMoveLook { volume } => {
+                let volume = self.volume(volume)?.index();
+                return Ok(self.order_move(MoveOrder::Look { volume }));
+            }
+            Request::VolumeMoveOut { volume, number, to, identity, drain_within_ns } => {
+                if view.stopping {
+                    return Err(Refusal::Stopping);
+                }
+                let (volume, within) =
+                    (self.volume(volume)?.index(), Duration::from_nanos(drain_within_ns));
+                let order = MoveOrder::Out { volume, number, to, identity, within };
+                return Ok(self.order_move(order));
+            }
+            Request::VolumeMoveIn { volume, number, key } => {
+                if view.stopping {
+                    return Err(Refusal::Stopping);
+                }
+                let digits =
+                    key.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+                let key = digits.ok_or(Refusal::NoKey { key })?;
+                let volume = self.volume(volume)?.index();
+                return Ok(self.order_move(MoveOrder::In { volume, number, key }));
+            }
+            Request::VolumeMoveCancel { volume, number } => {
+                let volume = self.volume(volume)?.index();
+                return Ok(self.order_move(MoveOrder::Cancel { volume, number }));
             }
             Request::Sample {} => {
                 let outstanding = pipeline.outstanding().into();
@@ -239,6 +277,11 @@ impl ControlHandler<'_> {
         Ok(Reaction::Order(Input::Cache(order), Question::Told(self.client, volume, until)))
     }
 
+    fn order_move(&self, order: MoveOrder) -> Reaction {
+        let volume = VolumeId::new(order.volume() as u32);
+        Reaction::Move(self.client, order, passes_log(self.pipeline, volume, self.view.now))
+    }
+
     fn path(&self, backend: &str, path: u32) -> Result<(BackendId, PathId), Refusal> {
         let backend = self.backends.find(backend)?;
         Ok((backend, self.backends.path(backend, path)?))
@@ -267,6 +310,12 @@ impl ControlHandler<'_> {
         let order = Input::PathOrder(backend, order);
         Ok(Reaction::Order(order, Question::Ordered(self.client, backend)))
     }
+}
+
+/// Whether new writes pass the log of a volume, and everything in it is upstream.
+fn passes_log(pipeline: &Pipeline<Watch>, volume: VolumeId, now: Instant) -> bool {
+    let log = pipeline.cache().log(volume);
+    log.is_some_and(|log| matches!(log.status(now).phase, Phase::Through(_)))
 }
 
 /// Requests in an answer.

@@ -26,13 +26,13 @@ pub use metrics::families_page;
 pub use protocol::{
     Answer, BackendStatus, Behind, Bucket, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus,
     FileId, FlashStatus, GatewayStatus, IsnsStatus, LINE_MAX, LearnedSpeed, Leaving, Line, Load,
-    LogStatus, LostStatus, OverdueRequest, PathStatus, Problem, RecorderStatus, Request,
-    RequestCounts, Sample, SessionStatus, ShareStatus, Slow, SlowRequest, Spread, StageStatus,
-    Status, StreamStatus, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict,
-    VolumeStatus, Wait,
+    LogStatus, LostStatus, MoveStatus, OverdueRequest, PathStatus, Problem, RecorderStatus,
+    Request, RequestCounts, Sample, SessionStatus, ShareStatus, Slow, SlowRequest, Spread,
+    StageStatus, Status, StreamStatus, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION,
+    Verdict, VolumeStatus, Wait,
 };
 
-pub(crate) use protocol::Refusal;
+pub(crate) use protocol::{MoveOrder, Refusal};
 
 use crate::config::Given;
 use http::Ticket;
@@ -90,6 +90,8 @@ pub(crate) enum Question {
     Prepared,
     /// Answer a request.
     Asked(Asker, Asked),
+    /// Find out whether the log of a volume that is to be moved is drained.
+    Drained(usize),
     /// Send the client the state of a backend after its order.
     Ordered(Asker, BackendId),
     /// Send the client the state of a volume when its order has been carried out, or at this time.

@@ -6,6 +6,7 @@
 
 mod devices;
 mod isns;
+mod moves;
 mod refusal;
 mod reload;
 mod sample;
@@ -16,6 +17,8 @@ mod volumes;
 
 pub use devices::{DeviceStatus, FlashStatus, Spread};
 pub use isns::IsnsStatus;
+pub(crate) use moves::MoveOrder;
+pub use moves::MoveStatus;
 pub use sample::{Bucket, Load, Sample};
 pub use shares::{BackendStatus, ShareStatus, StreamStatus};
 pub use slow::{Behind, RecorderStatus, Slow, SlowRequest, Wait};
@@ -136,6 +139,45 @@ pub enum Request {
         /// The volume.
         volume: String,
     },
+    /// How far the move of a volume is at this gateway. Answered with [`Answer::Move`].
+    #[serde(rename = "volume.move_look")]
+    VolumeMoveLook {
+        /// The volume.
+        volume: String,
+    },
+    /// Prepare to give a volume to another gateway: drain its log, hold requests, and show the key of its unit. Answered
+    /// with [`Answer::Move`] when that has begun.
+    #[serde(rename = "volume.move_out")]
+    VolumeMoveOut {
+        /// The volume.
+        volume: String,
+        /// The number of the move. An order with the number of the move in progress changes nothing.
+        number: u64,
+        /// Where hosts find the volume after the move.
+        to: String,
+        /// `identity` of the volume at the other gateway, which must be the one here.
+        identity: String,
+        /// How long the log may take to drain.
+        drain_within_ns: u64,
+    },
+    /// Take a volume over from the gateway with this key. Answered with [`Answer::Move`] when that has begun.
+    #[serde(rename = "volume.move_in")]
+    VolumeMoveIn {
+        /// The volume.
+        volume: String,
+        /// The number of the move.
+        number: u64,
+        /// The key that the other gateway shows.
+        key: String,
+    },
+    /// Give up the move of this number, unless the key of the unit was shown. Answered with [`Answer::Move`].
+    #[serde(rename = "volume.move_cancel")]
+    VolumeMoveCancel {
+        /// The volume.
+        volume: String,
+        /// The number of the move.
+        number: u64,
+    },
     /// Read the configuration again, as at SIGHUP. Answered with [`Answer::Reloaded`].
     #[serde(rename = "reload")]
     Reload {
@@ -243,6 +285,8 @@ pub enum Answer {
     Paths(Vec<PathStatus>),
     /// Volumes, in the order of the configuration.
     Volumes(Vec<VolumeStatus>),
+    /// The move of a volume at this gateway.
+    Move(Box<MoveStatus>),
     /// The configuration is in force, or could be.
     Reloaded(Verdict),
     /// Counters of the busiest volumes and tenants.

@@ -181,6 +181,7 @@ fn fences(view: &View<'_>, volume: usize) -> Vec<FenceStatus> {
         let (state, since, holder, why) = match &ownership.standing {
             Standing::Held => ("held", view.now, None, String::new()),
             Standing::Unclaimed { since, why } => ("unclaimed", *since, None, why.clone()),
+            Standing::Standby { since, holder } => ("standby", *since, *holder, String::new()),
             Standing::Fenced { since, holder, why } => {
                 let why = why.as_ref().map_or_else(String::new, ToString::to_string);
                 ("fenced", *since, *holder, why)

@@ -1,6 +1,7 @@
 //! The connections of hosts: reading, writing, closing, and closing those that are silent.
 
 mod idle;
+mod moves;
 mod nvme;
 
 use super::kernel::Kernel;
@@ -69,6 +70,8 @@ pub(crate) struct Connections<S: Stream> {
     tls: Option<Arc<ServerConfig>>,
     /// Nothing is read any more: a stop was requested.
     draining: bool,
+    /// Nothing is read of the sessions of these targets: their volumes are being moved.
+    frozen: Vec<usize>,
 }
 
 impl<S: Stream> Connections<S> {
@@ -89,6 +92,7 @@ impl<S: Stream> Connections<S> {
             controllers: Controllers::new(frontend::nvme::limits(&config.nvme)),
             tls,
             draining: false,
+            frozen: Vec::new(),
         }
     }
 
@@ -219,7 +223,9 @@ impl<S: Stream> Connections<S> {
         };
         let Connected { connection, channel } = &mut *connected;
         channel.reading = Reading::OnEvent;
-        let is_over = self.draining && connection.speech.is_established();
+        let is_frozen =
+            connection.view.as_ref().is_some_and(|view| self.frozen.contains(&view.target));
+        let is_over = self.draining && connection.speech.is_established() || is_frozen;
         if is_over || connection.is_behind() || connection.is_stuck() {
             channel.reading = Reading::Paused;
             self.places[index] = Some(connected);
@@ -365,7 +371,10 @@ impl<S: Stream> Connections<S> {
 
     /// Handles what a connection has received, for which there may be payload memory now.
     fn feed(&mut self, engine: &mut CommandEngine, now: Instant, id: ConnectionId) {
-        if self.draining {
+        let frozen = &self.frozen;
+        let place = self.places.get(id.index).and_then(Option::as_deref);
+        let view = place.and_then(|one| one.connection.view.as_ref());
+        if self.draining || view.is_some_and(|view| frozen.contains(&view.target)) {
             return;
         }
         if let Some(mut connected) = self.take(id) {

@@ -252,6 +252,7 @@ impl<K: Kernel> Gateway<'_, K> {
             let places = self.engine.catalog.backends.of(index);
             self.backends.borrow_mut().put(index, &self.config.volumes[index], places);
         }
+        self.place_targets();
         self.operators.guard_http(guard);
         self.acceptor.register(&self.config);
         self.connections.set_weights(&self.config.shares);

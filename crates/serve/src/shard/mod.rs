@@ -14,6 +14,7 @@ mod kernel;
 mod linux;
 pub(crate) mod live;
 mod load;
+mod moves;
 pub(crate) mod open;
 mod operators;
 pub(crate) mod plan;
@@ -53,6 +54,7 @@ use kernel::{Event, Kernel, Sleep};
 use linux::Linux;
 use live::Preparing;
 use load::Load;
+use moves::Moves;
 use operators::Operators;
 use rustls::ServerConfig;
 use std::cell::RefCell;
@@ -97,9 +99,17 @@ pub(crate) struct Gateway<'a, K: Kernel = Linux> {
     preparing: Option<Preparing>,
     service: Service,
     load: Load,
-    next_tick: Instant,
-    /// When to save what control needs after a restart.
-    next_save: Instant,
+    /// The volumes that can be moved to other gateways.
+    moves: Moves,
+    due: Due,
+}
+
+/// When the event loop does what it does at intervals.
+struct Due {
+    /// Checks connections and listeners.
+    tick: Instant,
+    /// Saves what control needs after a restart.
+    save: Instant,
 }
 
 /// What a gateway is made of.
@@ -121,8 +131,10 @@ impl<'a, K: Kernel> Gateway<'a, K> {
     pub(crate) fn new(config: &Config, parts: Parts<K>, reader: &'a mut dyn Reader) -> Self {
         let Parts { kernel, listeners, tls, control, http, isns, engine, storage, .. } = parts;
         let Parts { metrics, random, service, .. } = parts;
-        Self {
-            now: kernel.now(),
+        let now = kernel.now();
+        let moves = Moves::new(config, now, |upstream| storage.upstreams.is_away(upstream));
+        let mut gateway = Self {
+            now,
             kernel,
             handed: Instant::ZERO,
             events: Vec::new(),
@@ -141,9 +153,11 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             preparing: None,
             service,
             load: Load::default(),
-            next_tick: Instant::ZERO,
-            next_save: Instant::ZERO + SAVE_INTERVAL,
-        }
+            moves,
+            due: Due { tick: Instant::ZERO, save: Instant::ZERO + SAVE_INTERVAL },
+        };
+        gateway.place_targets();
+        gateway
     }
 
     /// The addresses that iSCSI hosts can connect to now.
@@ -241,6 +255,8 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             }
             Reaction::Order(order, after) => self.operators.order(order, after),
             Reaction::Later(question) => self.operators.ask_later(self.now, question),
+            Reaction::Move(client, order, passes) => self.order_move(client, order, passes),
+            Reaction::Drained(volume) => self.drained(volume),
             Reaction::Stop(client, leaving) => {
                 self.leave();
                 self.operators.answer(self.now, client, Answer::Stopping(leaving));
@@ -333,6 +349,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             now: self.now,
         });
         self.operators.tick(self.now);
+        self.tick_moves();
         self.engine.set.send_delayed(self.now);
         if self.tick_at().is_some_and(|at| at <= self.now) {
             self.tick();
@@ -368,6 +385,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             self.engine.set.next_answer(),
             self.engine.next_leaving(),
             self.preparing.is_some().then(|| self.now + LOGS_LOOK),
+            self.moves.deadline(),
         ];
         Sleep::Until(coarse.into_iter().flatten().min())
     }
@@ -396,17 +414,17 @@ impl<'a, K: Kernel> Gateway<'a, K> {
     /// When connections and listeners are checked next, if there are any.
     fn tick_at(&self) -> Option<Instant> {
         let any = !self.connections.is_empty() || self.acceptor.is_open();
-        any.then_some(self.next_tick)
+        any.then_some(self.due.tick)
     }
 
     /// Once a second: checks connections and listeners, and saves what control needs after a restart.
     fn tick(&mut self) {
-        self.next_tick = self.now + TICK;
+        self.due.tick = self.now + TICK;
         self.load.tick(self.now);
         self.engine.set.log.tick(self.now);
         self.engine.set.ended = true;
-        if self.config.savings.is_some() && self.next_save <= self.now {
-            self.next_save = self.now + SAVE_INTERVAL;
+        if self.config.savings.is_some() && self.due.save <= self.now {
+            self.due.save = self.now + SAVE_INTERVAL;
             self.operators.ask(Question::Keep);
         }
         self.acceptor.retry();

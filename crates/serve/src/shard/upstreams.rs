@@ -19,7 +19,17 @@ impl<K: Kernel> Gateway<'_, K> {
             match one {
                 StorageDone::Ended(ended) => self.engine.ended(ended, &mut self.storage),
                 StorageDone::Input(input) => self.engine.set.inputs.push_back(input),
+                StorageDone::Claimed(upstream) => {
+                    self.unit_claimed(upstream);
+                }
+                StorageDone::Left(upstream) => {
+                    self.unit_left(upstream);
+                    if let Some(volume) = volume_on(&self.config, upstream) {
+                        self.remember_units(volume);
+                    }
+                }
                 StorageDone::Fenced(upstream) => {
+                    self.unit_left(upstream);
                     if let Some(volume) = volume_on(&self.config, upstream) {
                         self.engine.catalog.volumes[volume].unit.withdraw();
                         self.remember_units(volume);

@@ -75,6 +75,10 @@ pub(crate) enum StorageDone {
     Input(Input),
     /// Another gateway owns the unit of this upstream: this one must not write to it any more.
     Fenced(usize),
+    /// The unit of this upstream is the gateway's now, on one path more.
+    Claimed(usize),
+    /// Another gateway owns the unit of this upstream, as a move or a start beside it provides for.
+    Left(usize),
     /// The unit of this upstream has grown to this number of bytes.
     Resized(usize, u64),
 }

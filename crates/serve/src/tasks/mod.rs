@@ -13,6 +13,7 @@ mod frames;
 mod io;
 pub(crate) mod jobs;
 mod memory;
+mod moving;
 mod order;
 pub(crate) mod quota;
 mod reload;

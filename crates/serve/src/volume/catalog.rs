@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tracing::info;
 use weir_flow::request::{TenantId, VolumeId};
 use weir_flow::units::ByteCount;
-use weir_wire::iscsi::target_role::{Advertised, Node, TargetEntry};
+use weir_wire::iscsi::target_role::{Advertised, Node, Redirect, TargetEntry};
 use weir_wire::nbd::{BlockSize, Export, Exports};
 
 /// What hosts find by the configuration in force.
@@ -212,6 +212,12 @@ impl Catalog {
             Arc::new(Exports::new(exports).expect("names are checked by the configuration"));
     }
 
+    /// Sends hosts that log in to a target elsewhere, or has them try again, or serves them.
+    pub(crate) fn place_target(&mut self, target: usize, redirect: Option<Redirect>, serves: bool) {
+        let entry = &mut Arc::make_mut(&mut self.node).targets[target];
+        (entry.redirect, entry.unavailable) = (redirect, !serves);
+    }
+
     /// Puts the new targets into force. Targets keep their places, which sessions know them by.
     pub(super) fn retarget(&mut self, new: &mut Config) {
         let fresh = node(new);
@@ -251,6 +257,7 @@ fn node(config: &Config) -> Node {
             .collect(),
         authentication: target.authentication.clone(),
         redirect: target.redirect.clone(),
+        unavailable: false,
         removed: false,
     };
     Node {

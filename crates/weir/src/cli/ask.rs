@@ -30,6 +30,11 @@ pub(super) struct Reply {
 }
 
 impl Ask {
+    /// The gateway at this socket.
+    pub(super) const fn at(socket: PathBuf) -> Self {
+        Self { socket: Some(socket), json: false }
+    }
+
     /// Sends a request and prints the answer: as JSON, or as `text` formats it.
     pub(super) fn ask(
         &self,

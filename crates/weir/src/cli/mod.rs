@@ -26,6 +26,7 @@ mod successor;
 mod top;
 mod trace;
 mod volume;
+mod volume_move;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Color;

@@ -49,6 +49,12 @@ enum Command {
         #[command(flatten)]
         ask: Ask,
     },
+    /// Give a volume to another gateway, without an interruption of its hosts
+    ///
+    /// The volume needs `movable = true` in the files of both gateways. The log of the volume is drained, its requests are
+    /// held for a moment, and its hosts are sent to the other gateway. The command passes messages between the gateways:
+    /// if it is interrupted, the volume stays where it is, or has moved, and the same command continues.
+    Move(super::volume_move::Move),
     /// Give up data that the log of a volume cannot read any more
     ///
     /// Write-back of the volume is blocked by it. The data is lost: reads of its range fail with a medium error until
@@ -66,6 +72,7 @@ impl Volume {
         match self.command {
             Command::Status { volume, ask } => show(&ask, Request::VolumeList { volume }),
             Command::Resume { volume, ask } => show(&ask, Request::VolumeResume { volume }),
+            Command::Move(order) => order.run(),
             Command::Retry { volume, ask } => show(&ask, Request::VolumeRetry { volume }),
             Command::Quarantine { volume, ask } => show(&ask, Request::VolumeQuarantine { volume }),
             Command::Drain { volume, ask } => {

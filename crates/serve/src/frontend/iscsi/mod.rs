@@ -14,7 +14,7 @@ use crate::tasks::set::{Origin, TaskSet};
 use crate::tasks::table::{Phase, Retries, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use reply::put_data;
-use session::{is_proof, may_stay, warn_of_depth, window_of};
+use session::{is_elsewhere, is_proof, may_stay, warn_of_depth, window_of};
 use tracing::{info, warn};
 use weir_flow::clock::Duration;
 use weir_flow::pipeline::Input;
@@ -213,6 +213,9 @@ impl IscsiFrontend<'_> {
                 Some(LoginStatus::TooManyConnections)
             }
             _ if tsih != 0 => Some(LoginStatus::SessionDoesNotExist),
+            Some(view) if is_elsewhere(&self.engine.catalog, view) => {
+                Some(LoginStatus::ServiceUnavailable)
+            }
             Some(view)
                 if !may_stay(&self.engine.catalog, view)
                     || !is_proof(&self.engine.catalog, view, account) =>

@@ -64,9 +64,15 @@ pub(crate) fn warn_of_depth(engine: &CommandEngine, view: &SessionView) {
 pub(crate) fn may_stay(catalog: &Catalog, view: &SessionView) -> bool {
     let entry = &catalog.node.targets[view.target];
     !entry.removed
-        && entry.redirect.is_none()
+        && !is_elsewhere(catalog, view)
         && entry.is_for(&view.nexus.initiator.name)
         && !view.units.is_empty()
+}
+
+/// Whether its target is served elsewhere, or nowhere for now, since its login began.
+pub(crate) fn is_elsewhere(catalog: &Catalog, view: &SessionView) -> bool {
+    let entry = &catalog.node.targets[view.target];
+    entry.redirect.is_some() || entry.unavailable
 }
 
 /// Whether an account, or none, is enough for a new session by the configuration in force. What the

@@ -97,9 +97,11 @@ fn ordered(told: &Answer) -> Result<Response, Fault> {
         Answer::Reloaded(verdict) => Ok(Response::json(verdict)),
         Answer::Stopping(leaving) => Ok(Response::json(leaving)),
         Answer::Error(problem) => Err(Fault::Refused(problem.clone())),
-        Answer::Status(_) | Answer::Sample(_) | Answer::Slow(_) | Answer::Metrics(_) => {
-            Err(Fault::NoVerdict)
-        }
+        Answer::Status(_)
+        | Answer::Sample(_)
+        | Answer::Slow(_)
+        | Answer::Metrics(_)
+        | Answer::Move(_) => Err(Fault::NoVerdict),
     }
 }
 

@@ -69,6 +69,44 @@ pub(crate) enum Refusal {
         /// The volume.
         volume: String,
     },
+    /// The volume cannot be moved.
+    #[error("volume `{volume}` is not `movable`")]
+    NotMovable {
+        /// The volume.
+        volume: String,
+    },
+    /// It is not in the state that the order is for.
+    #[error("volume `{volume}` is in state {state} here")]
+    Moving {
+        /// The volume.
+        volume: String,
+        /// Its state.
+        state: &'static str,
+    },
+    /// The other gateway has another disk, or another unit.
+    #[error("volume `{volume}` is {here} here, and {there} at the other gateway")]
+    OtherUnit {
+        /// The volume.
+        volume: String,
+        /// What it is here.
+        here: String,
+        /// What it is there.
+        there: String,
+    },
+    /// Hosts have registered with the volume.
+    #[error(
+        "hosts have registered with volume `{volume}` for persistent reservations, which do not move"
+    )]
+    HostReservation {
+        /// The volume.
+        volume: String,
+    },
+    /// It is not a reservation key.
+    #[error("`{key}` is not a key")]
+    NoKey {
+        /// What it is.
+        key: String,
+    },
     /// There is nothing to give up.
     #[error("write-back of volume `{volume}` is not blocked by data that its log cannot give")]
     NothingLost {
@@ -116,6 +154,11 @@ impl Refusal {
             Self::LastPath { .. } => "last_path",
             Self::UnknownVolume { .. } => "unknown_volume",
             Self::NoLog { .. } => "no_log",
+            Self::NotMovable { .. } => "not_movable",
+            Self::Moving { .. } => "moving",
+            Self::OtherUnit { .. } => "other_unit",
+            Self::HostReservation { .. } => "host_reservation",
+            Self::NoKey { .. } => "no_key",
             Self::NothingLost { .. } => "nothing_lost",
             Self::UnknownRequest { .. } => "unknown_request",
             Self::Future => "future",
@@ -142,6 +185,15 @@ impl Refusal {
                 "all its data is on its own storage; `log` of its [[volume]] gives it one"
                     .to_owned()
             }
+            Self::NotMovable { .. } => "write `movable = true` into its [[volume]], and restart".to_owned(),
+            Self::Moving { .. } => "`volume.move_look` tells the state at each gateway".to_owned(),
+            Self::OtherUnit { .. } => {
+                "give the volume the same `identity`, sizes and upstream in both files".to_owned()
+            }
+            Self::HostReservation { .. } => {
+                "have the hosts give their registrations up: `sg_persist --out --register --param-rk=KEY`".to_owned()
+            }
+            Self::NoKey { .. } => "write `0x` and 16 digits, as the other gateway shows it".to_owned(),
             Self::NothingLost { .. } => {
                 "`weir volume status` says what it waits for; `weir volume retry` tries it again"
                     .to_owned()

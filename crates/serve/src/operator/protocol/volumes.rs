@@ -55,7 +55,8 @@ pub struct FenceStatus {
     /// The upstream.
     pub upstream: String,
     /// `held`: it is reserved for this gateway. `unclaimed`: the gateway has started without the upstream, and writes
-    /// nothing there before it is reserved. `fenced`: it is not this gateway's, nothing is written there, and hosts
+    /// nothing there before it is reserved. `standby`: another gateway owns it, and the volume can be moved here.
+    /// `fenced`: it is not this gateway's, nothing is written there, and hosts
     /// are refused the volume.
     pub state: String,
     /// The key of this gateway: `0x` and 16 digits. None before the unit was reserved.

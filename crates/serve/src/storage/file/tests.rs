@@ -63,6 +63,7 @@ pub(crate) fn volume(path: &Path, size: Option<u64>) -> Volume {
         removable: false,
         sanitize: false,
         atomic: false,
+        movable: false,
         state: None,
     }
 }

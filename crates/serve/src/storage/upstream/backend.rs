@@ -3,6 +3,7 @@
 //! It owns what the paths share, the facts of the unit and its reservation, and decides what an event of one path
 //! means for the others.
 
+mod hand_over;
 mod reset_reports;
 
 use super::context::Context;
@@ -209,7 +210,7 @@ impl<N: Network> Upstream<N> {
 
     /// Starts a session on a path, unless none may be started.
     pub(super) fn begin(&mut self, context: &mut Context<N>, index: usize) {
-        self.paths.begin(context, index, self.unit.is_lost());
+        self.paths.begin(context, index, self.unit.is_shut());
     }
 
     /// Has the session of a path do something, and handles its events.
@@ -393,6 +394,7 @@ impl<N: Network> Upstream<N> {
         let path = &mut self.paths[index];
         if let Some(owner) = &mut self.unit.owner {
             owner.checked(context.now);
+            context.done.push(StorageDone::Claimed(self.index));
             let key = owner.key();
             info!(upstream = path.who, %key, access = %path.access, "path is ready: the unit is reserved");
         }
@@ -418,7 +420,15 @@ impl<N: Network> Upstream<N> {
 
     /// Ends all I/O with the unit, which another gateway owns now.
     fn fence(&mut self, context: &mut Context<N>, by: TakenOver) {
-        let (owner, name) = (self.unit.owner.as_mut(), &self.paths.config.name);
+        let name = &self.paths.config.name;
+        if let Some(owner) = &mut self.unit.owner
+            && owner.leave(by, name, context.now)
+        {
+            self.end_sessions(context, &Loss::Fenced);
+            context.done.push(StorageDone::Left(self.index));
+            return;
+        }
+        let owner = self.unit.owner.as_mut();
         if !owner.is_some_and(|owner| owner.lose(by, name, context.now)) {
             return;
         }
@@ -486,9 +496,11 @@ impl<N: Network> Upstream<N> {
 
     /// Prepares the last flush.
     pub(super) fn prepare_shutdown(&mut self) {
-        if !self.unit.needs_flush() {
-            self.shutdown.flush = ShutdownStep::Done(Ok(()));
-        }
+        // One that was given over, and is owned again, had a flush then.
+        self.shutdown.flush = match self.unit.needs_flush() {
+            true => ShutdownStep::Wanted,
+            false => ShutdownStep::Done(Ok(())),
+        };
     }
 
     /// Sends the last flush over a path that works; true until it has ended.

@@ -12,7 +12,7 @@
 //! `verify`, which comes after the register: a later preemption of this key shuts the path out again.
 
 use super::cdb::{self, Cdb, LIST};
-use super::ownership::{Denied, Holder, KIND, Owner};
+use super::ownership::{Denied, Holder, KIND, Owner, Turn};
 use super::sense::{Sense, Verdict, judge};
 use tracing::warn;
 use weir_wire::scsi::ScsiStatus;
@@ -194,6 +194,9 @@ impl Claim {
                 (self.generation, self.holder) = holder_of(answer)?;
                 if owner.is_ours(self.holder) {
                     owner.holds = true;
+                    if let Turn::Granted(_) = owner.turn {
+                        owner.turn = Turn::Ready;
+                    }
                     self.reserves = false;
                     self.preempt = std::mem::take(&mut self.others);
                     if self.preempt.is_empty() { Step::Done } else { Step::Preempt }
@@ -219,6 +222,13 @@ impl Claim {
             return self.return_to(owner, keys);
         }
         let kind = self.holder.map(|holder| holder.kind);
+        // A grant is good only while its key holds the unit: it may be an old one, and a unit that no key holds may have
+        // lost the reservation of a gateway that still owns it.
+        if let Turn::Granted(given) = owner.turn
+            && !self.holder.is_some_and(|holder| holder.key == given || owner.knows(holder.key))
+        {
+            return Err(Denied::NotGranted { given, holder: self.holder.map(|holder| holder.key) });
+        }
         if let Some(holder) = self.holder.filter(|holder| holder.key == 0) {
             return Err(Denied::Held { key: 0, kind: Some(holder.kind) });
         }
@@ -256,6 +266,10 @@ impl Claim {
         let own = |key: &u64| Some(*key) == owner.key;
         match self.holder {
             Some(_) if owner.is_ours(self.holder) => Ok(()),
+            // Another gateway may have taken it over before the target lost its registrations.
+            None if owner.turn == Turn::Given => {
+                Err(Denied::NotGranted { given: owner.key().0, holder: None })
+            }
             // The target has lost its registrations, and no other gateway has registered since.
             None if keys.iter().all(own) && (self.generation == 0 || !keys.is_empty()) => {
                 self.reserves = true;

@@ -127,6 +127,36 @@ impl<N: Network> Upstreams<N> {
         self.all[upstream].paths.iter().map(path::Path::next_attempt)
     }
 
+    /// Claims the unit of an upstream from exactly this key.
+    pub(crate) fn claim_from(&mut self, upstream: usize, key: u64) {
+        self.all[upstream].claim_from(&mut self.context, key);
+    }
+
+    /// Claims the unit of an upstream with another key than the present one.
+    pub(crate) fn claim_again(&mut self, upstream: usize) {
+        self.all[upstream].claim_again(&mut self.context);
+    }
+
+    /// Another gateway may take the unit of an upstream over. The key that holds it.
+    pub(crate) fn give(&mut self, upstream: usize) -> Option<u64> {
+        self.all[upstream].give()
+    }
+
+    /// Makes durable what was written to an upstream; true when that is done. `again`: begin.
+    pub(crate) fn flush_to_give(&mut self, upstream: usize, again: bool) -> bool {
+        self.all[upstream].flush_to_give(&mut self.context, again)
+    }
+
+    /// Whether another gateway owns the unit of an upstream, and this one waits for a move.
+    pub(crate) fn is_away(&self, upstream: usize) -> bool {
+        self.all[upstream].is_away()
+    }
+
+    /// The name of the unit of an upstream, if it has said one.
+    pub(crate) fn unit_name(&self, upstream: usize) -> Option<String> {
+        self.all[upstream].unit.name()
+    }
+
     /// Whether a backend of the pipeline is an upstream.
     pub(crate) const fn has(&self, backend: BackendId) -> bool {
         let index = backend.index();

@@ -50,6 +50,13 @@ pub(crate) enum Standing {
         /// Why not.
         why: String,
     },
+    /// Another gateway owns it, or may, and this one waits for a move: there is no session with it.
+    Standby {
+        /// Since when.
+        since: Instant,
+        /// The key of the gateway that has it, if that is known.
+        holder: Option<u64>,
+    },
     /// It is not the gateway's, for good.
     Fenced {
         /// Since when.
@@ -78,6 +85,8 @@ pub(crate) struct Owner {
     pub(super) lost: Option<(Instant, Option<u64>)>,
     /// Why it could not become the owner.
     pub(super) denied: Option<Denied>,
+    /// How it changes hands by a planned move.
+    pub(super) turn: Turn,
     /// Since when the gateway serves: a denial fences the upstream then, and fails the start before.
     serves_since: Option<Instant>,
     /// When the reservation is read again.
@@ -86,6 +95,26 @@ pub(crate) struct Owner {
     pub(super) survives: bool,
     /// It knows PREEMPT AND ABORT, as far as it has not said otherwise.
     pub(super) aborts: bool,
+}
+
+/// How a unit changes hands by a planned move (`weir_flow::site`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Its volume stays at this gateway.
+    Never,
+    /// Its volume may be moved. A claim that another gateway's key denies is no error.
+    Ready,
+    /// Another gateway may take it over from this one's key, just now.
+    Given,
+    /// Another gateway owns it, or may: no session is started.
+    Away {
+        /// Since when.
+        since: Instant,
+        /// Its key, if that is known.
+        holder: Option<u64>,
+    },
+    /// It may be claimed from exactly this key.
+    Granted(u64),
 }
 
 /// The owner of each upstream's unit, by its index; `None` where the unit is not reserved.
@@ -120,7 +149,11 @@ pub(crate) fn owners(config: &Config, logs: &[Option<Logged>]) -> Vec<Option<Own
         };
         let expected = config.take_over.iter().filter(|&&(of, _)| of == volume);
         let expected = expected.map(|&(_, key)| key).collect();
-        Some(Owner::new(id, log.is_some_and(|log| log.dirty), expected))
+        let mut owner = Owner::new(id, log.is_some_and(|log| log.dirty), expected);
+        if config.volumes[volume].movable {
+            owner.turn = Turn::Ready;
+        }
+        Some(owner)
     };
     config.upstreams.iter().enumerate().map(owner).collect()
 }
@@ -152,6 +185,7 @@ impl Owner {
             holds: false,
             lost: None,
             denied: None,
+            turn: Turn::Never,
             serves_since: None,
             check_at: Instant::ZERO,
             survives: true,
@@ -186,8 +220,53 @@ impl Owner {
         self.dirty |= !self.holds;
     }
 
+    /// Whether another gateway owns it, or may, and this one waits for a move.
+    pub(super) const fn is_away(&self) -> bool {
+        matches!(self.turn, Turn::Away { .. })
+    }
+
+    /// Whether the loss of the unit is a part of a move, or of a start beside the owner: this gateway has no data that
+    /// is only here, and no claim to defend.
+    const fn gives_way(&self) -> bool {
+        match self.turn {
+            Turn::Never => false,
+            Turn::Ready => !self.holds && !self.dirty,
+            Turn::Given | Turn::Away { .. } | Turn::Granted(_) => true,
+        }
+    }
+
+    /// The unit is another gateway's, if that is a part of a move; false if it is not.
+    pub(super) fn leave(&mut self, by: TakenOver, upstream: &str, now: Instant) -> bool {
+        if !self.gives_way() {
+            return false;
+        }
+        let holder = by.by.map_or_else(|| String::from("none"), |key| Key(key).to_string());
+        info!(upstream, %holder, "standby: another gateway owns the unit");
+        (self.holds, self.key, self.denied) = (false, None, None);
+        self.expected.clear();
+        self.turn = Turn::Away { since: now, holder: by.by };
+        true
+    }
+
+    /// The next claim is from exactly this key (T30).
+    pub(super) fn grant(&mut self, key: u64) {
+        (self.holds, self.key, self.denied, self.dirty) = (false, None, None, false);
+        self.expected = vec![key];
+        self.turn = Turn::Granted(key);
+    }
+
+    /// The next claim is with another key than the present one, and from that one (T28): if it does not hold the unit any
+    /// more, another gateway has been the owner since. The log has nothing that is not upstream.
+    pub(super) fn revoke(&mut self) {
+        let present = self.key().0;
+        self.grant(present);
+    }
+
     /// For operators; `None` before the gateway serves. `why`: why no path works.
     pub(super) fn ownership(&self, why: impl FnOnce() -> String) -> Option<Ownership> {
+        if let Turn::Away { since, holder } = self.turn {
+            return Some(Ownership { key: None, standing: Standing::Standby { since, holder } });
+        }
         let standing = match (self.lost, self.serves_since) {
             (Some((since, holder)), _) => {
                 Standing::Fenced { since, holder, why: self.denied.clone() }
@@ -203,6 +282,11 @@ impl Owner {
         match denied {
             Denied::Held { key, .. } if self.holds => Some(TakenOver { by: Some(*key) }),
             Denied::Gone { .. } if self.holds => Some(TakenOver { by: None }),
+            // Only a unit that another gateway has reserved is one that it may give over.
+            Denied::Held { key, kind: Some(_) } if self.gives_way() && *key != 0 => {
+                Some(TakenOver { by: Some(*key) })
+            }
+            Denied::NotGranted { holder, .. } => Some(TakenOver { by: *holder }),
             denied if !self.holds && denied.is_final() => {
                 self.denied = Some(denied.clone());
                 self.serves_since.map(|_| TakenOver { by: denied.holder() })
@@ -249,7 +333,14 @@ impl Owner {
 
     /// The reservation was read, or made, just now.
     pub(super) fn checked(&mut self, now: Instant) {
-        self.check_at = self.check_at.max(now + CHECK_INTERVAL);
+        self.check_at = self.check_at.max(now + self.check_interval());
+    }
+
+    const fn check_interval(&self) -> Duration {
+        match self.turn {
+            Turn::Given => GIVEN_CHECK_INTERVAL,
+            _ => CHECK_INTERVAL,
+        }
     }
 
     /// When the reservation is to be read.
@@ -261,7 +352,7 @@ impl Owner {
     pub(super) fn takes_check(&mut self, now: Instant) -> bool {
         let due = self.owns() && self.check_at <= now;
         if due {
-            self.check_at = now + CHECK_INTERVAL;
+            self.check_at = now + self.check_interval();
         }
         due
     }
@@ -322,6 +413,14 @@ pub enum Denied {
         /// How often registrations have changed.
         generation: u32,
     },
+    /// The key from which it was given over does not hold it, or not any more.
+    #[error("key {given:#018x} was to give it over, and does not hold it")]
+    NotGranted {
+        /// The key.
+        given: u64,
+        /// The key that holds it.
+        holder: Option<u64>,
+    },
     /// The log has data for another unit.
     #[error("the log has writes for another unit: {0}")]
     Different(String),
@@ -349,6 +448,7 @@ impl Denied {
     const fn holder(&self) -> Option<u64> {
         match self {
             Self::Held { key, .. } | Self::Dirty { key } => Some(*key),
+            Self::NotGranted { holder, .. } => *holder,
             _ => None,
         }
     }
@@ -357,7 +457,11 @@ impl Denied {
     const fn is_final(&self) -> bool {
         matches!(
             self,
-            Self::Held { .. } | Self::Dirty { .. } | Self::Gone { .. } | Self::Unsupported(_)
+            Self::Held { .. }
+                | Self::Dirty { .. }
+                | Self::Gone { .. }
+                | Self::NotGranted { .. }
+                | Self::Unsupported(_)
         )
     }
 }
@@ -394,6 +498,9 @@ pub(super) const KIND: u8 = 5;
 /// How often the reservation is read. A gateway without I/O may answer reads from its cache for this long after
 /// another one has taken the unit over.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often it is read while another gateway may take the unit over.
+const GIVEN_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests;

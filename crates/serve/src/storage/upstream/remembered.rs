@@ -75,7 +75,9 @@ impl RememberedUnit {
             Fence::Off => false,
         };
         let takes_over = config.take_over.iter().any(|&(of, _)| of == volume);
-        same && (self.owned || !reserved) && !takes_over
+        // Another gateway may own one that moves since then.
+        let moves = config.volumes[volume].movable;
+        same && (self.owned && !moves || !reserved) && !takes_over
     }
 
     /// Why a unit with these facts is another one. A unit may have moved to another target.

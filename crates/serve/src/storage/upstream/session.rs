@@ -132,6 +132,9 @@ pub(super) enum Loss {
     /// Another gateway owns the unit now.
     #[error("another gateway holds the reservation")]
     Fenced,
+    /// The unit is to be claimed with another key.
+    #[error("the unit is claimed again")]
+    Renewed,
     /// It leads to another unit than the other paths.
     #[error("it leads to another unit: {0}")]
     Different(String),

@@ -128,7 +128,8 @@ impl<N: Network> Upstreams<N> {
             let waits = |index: &usize| {
                 let unit = &self.all[*index].unit;
                 let late = unit.is_remembered() && by(index) <= self.context.now;
-                unit.owner.as_ref().is_some_and(|owner| !owner.holds) && !unit.is_absent() && !late
+                let claims = |owner: &Owner| !owner.holds && !owner.is_away();
+                unit.owner.as_ref().is_some_and(claims) && !unit.is_absent() && !late
             };
             let waiting: Vec<usize> = (0..self.all.len()).filter(waits).collect();
             for index in 0..self.all.len() {

@@ -60,6 +60,11 @@ impl LogicalUnit {
         }
     }
 
+    /// The name that it has said, the same over each path and at each gateway.
+    pub(super) fn name(&self) -> Option<String> {
+        self.terms.as_ref()?.facts.identity.as_ref().map(ToString::to_string)
+    }
+
     /// Lets the gateway start without the unit.
     pub(super) fn remember(&mut self, unit: RememberedUnit) {
         self.remembered = Some(unit);
@@ -131,7 +136,7 @@ impl LogicalUnit {
 
     /// Whether a flush is needed before the gateway stops. The new owner of a lost unit flushes it.
     pub(super) fn needs_flush(&self) -> bool {
-        self.written && self.has_cache() && !self.is_lost()
+        self.written && self.has_cache() && !self.is_shut()
     }
 
     /// A path did not reset the unit: logged once, since it does not end by itself.
@@ -149,6 +154,11 @@ impl LogicalUnit {
     /// Whether another gateway owns it now.
     pub(super) fn is_lost(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| owner.lost.is_some())
+    }
+
+    /// Whether no session may be started: another gateway owns it, for good or until a move.
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_lost() || self.owner.as_ref().is_some_and(Owner::is_away)
     }
 
     /// Who owns it, if it is reserved. `why`: why no path works.

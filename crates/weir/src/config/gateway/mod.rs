@@ -13,6 +13,7 @@ mod isns;
 mod link;
 mod listen;
 mod log;
+mod movable;
 mod nbd;
 mod numbered;
 mod nvme;
@@ -130,6 +131,7 @@ pub(crate) fn read(
     }
     let upstreams = upstreams?;
     reach::upstreams(context, document, &upstreams, &volumes);
+    movable::check(context, document, offered, (&volumes, &upstreams));
     let upstreams = upstream::in_use(upstreams, &mut volumes);
     if discovery.is_some() {
         accounts.unused(context, document);

@@ -3,6 +3,7 @@
 use super::files::{State, is_device};
 use super::initiators;
 use super::log;
+use super::movable;
 use super::store::{self, Known, Place, Several, Stores};
 use crate::config::cap;
 use crate::config::diagnostic::{Code, Diagnostic, Span};
@@ -142,6 +143,7 @@ pub(super) static VOLUME: Section = Section {
         log::LOG_IO,
         log::SYNC,
         log::ORDER,
+        movable::MOVABLE,
         cap::IOPS,
         cap::BANDWIDTH,
         cap::BURST,
@@ -292,6 +294,7 @@ fn one(
         let state = state(context, table, &kept, promises, known);
         (state, log::read(context, table, [read_only.as_ref(), sanitize.as_ref()], known))
     };
+    let movable = table.flag(context, "movable");
     let cap = cap::read(context, table);
     let size = table.optional("size", size).ok()?;
     let (stores, layout) = match kept {
@@ -306,6 +309,7 @@ fn one(
         stores,
         layout,
         log: log.ok()?,
+        movable: movable?.value,
         block_size: block_size?.value as u32,
         physical_block_size: physical?.value as u32,
         read_only: read_only?.value,

@@ -46,6 +46,8 @@ pub struct TargetEntry {
     pub authentication: Authentication,
     /// The redirection, if the target is served elsewhere.
     pub redirect: Option<Redirect>,
+    /// It is not served now, here or elsewhere: initiators get a status that lets them try again.
+    pub unavailable: bool,
     /// The target was removed by a reload: initiators no longer find it. Its entry stays, so that the indices of the
     /// others do not change.
     pub removed: bool,

@@ -173,6 +173,49 @@ fn a_person_decides_who_gives_way() {
     assert!(claim(&mut unit, 5, &mut c).is_err());
 }
 
+/// A grant is good while its key holds the unit, and for no other state of it: not when the owner has claimed the unit
+/// again, and not when the target has forgotten the reservation.
+#[test]
+fn a_grant_is_of_one_key() {
+    let (mut unit, mut a, mut b) = (Unit::default(), owner(1, false, &[]), owner(2, false, &[]));
+    for path in A {
+        claim(&mut unit, path, &mut a).expect("it is free");
+    }
+    let given = held(&unit);
+    // The grant is not used in time: the owner claims from its own key.
+    a.revoke();
+    claim(&mut unit, 0, &mut a).expect("its key holds the unit");
+    assert_ne!(held(&unit), given);
+    b.grant(given);
+    let holder = Some(held(&unit));
+    assert_eq!(claim(&mut unit, 2, &mut b), Err(Denied::NotGranted { given, holder }));
+    assert_eq!(unit.keys.len(), 1, "a refusal leaves no trace");
+
+    let given = held(&unit);
+    a.turn = Turn::Given;
+    b.grant(given);
+    for path in B {
+        claim(&mut unit, path, &mut b).expect("the grant is good");
+    }
+    assert_eq!([0, 1, 2, 3].map(|path| unit.admits(path)), [false, false, true, true]);
+    // The old owner made the grant void too late.
+    a.revoke();
+    let holder = Some(held(&unit));
+    assert_eq!(claim(&mut unit, 0, &mut a), Err(Denied::NotGranted { given, holder }));
+
+    // A target that has forgotten the unit's owner: neither gateway takes the unit because of a grant.
+    let mut unit = Unit::default();
+    let mut owner_before = owner(1, false, &[]);
+    claim(&mut unit, 0, &mut owner_before).expect("it is free");
+    let given = held(&unit);
+    owner_before.turn = Turn::Given;
+    unit = Unit::default();
+    b.grant(given);
+    let nothing = Err(Denied::NotGranted { given, holder: None });
+    assert_eq!(claim(&mut unit, 2, &mut b), nothing);
+    assert_eq!(claim(&mut unit, 0, &mut owner_before), nothing);
+}
+
 /// Two paths of one gateway, and one of another that takes over, in every order of their commands: afterwards at most
 /// one of them may write, and a gateway that believes that it owns the unit and has lost it cannot.
 #[test]

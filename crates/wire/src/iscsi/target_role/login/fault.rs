@@ -104,6 +104,12 @@ pub enum LoginFault {
         /// Whether the move is permanent.
         permanent: bool,
     },
+    /// The target is not served now.
+    #[error("target `{target}` is not served now")]
+    Unavailable {
+        /// Name of the target.
+        target: String,
+    },
     /// The shell refuses logins on this connection.
     #[error("the host was turned away: {}", LoginStatus::words(*.status as u16))]
     TurnedAway {
@@ -135,6 +141,7 @@ impl LoginFault {
     pub const fn status(&self) -> LoginStatus {
         match self {
             Self::TurnedAway { status } => *status,
+            Self::Unavailable { .. } => LoginStatus::ServiceUnavailable,
             Self::NotALogin { .. } => LoginStatus::InvalidDuringLogin,
             Self::Version { .. } => LoginStatus::UnsupportedVersion,
             Self::KeyMissing { .. } | Self::Chap(ChapFault::Missing { .. }) => {

@@ -106,6 +106,7 @@ fn check_entry(entry: &TargetEntry, initiator: &str) -> Result<(), LoginFault> {
         return Err(LoginFault::Removed { target: target() });
     }
     match &entry.redirect {
+        None if entry.unavailable => Err(LoginFault::Unavailable { target: target() }),
         None => Ok(()),
         Some(redirect) => Err(LoginFault::Redirected {
             target: target(),
