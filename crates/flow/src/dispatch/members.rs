@@ -177,7 +177,7 @@ mod tests {
     /// What a request over this link for this volume belongs to.
     fn of(members: &Members, link: u32, volume: u32) -> Substream {
         let (link, volume) = (LinkId::new(link), VolumeId::new(volume));
-        members.of(&Request { link, volume, ..testing::request(0) })
+        members.of(&Request { volume, link, ..testing::request(0) })
     }
 
     /// A host is a stream as long as one of its links is there; a link that gets another host leaves the first.

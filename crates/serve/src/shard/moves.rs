@@ -156,7 +156,7 @@ impl<K: Kernel> Gateway<'_, K> {
     /// Whether all that was begun has ended and was answered, and is durable at the home.
     fn look_for_quiet(&mut self, index: usize) {
         let Move { volume, target, upstream, flushing, .. } = self.moves.all[index];
-        if !flushing && !(self.engine.is_quiet(volume) && self.connections.have_answered(target)) {
+        if !(flushing || self.engine.is_quiet(volume) && self.connections.have_answered(target)) {
             return;
         }
         self.moves.all[index].flushing = true;
@@ -238,7 +238,7 @@ impl<K: Kernel> Gateway<'_, K> {
             }
             Action::Withdraw => {
                 one.ended =
-                    String::from("not taken over: the key that was given does not hold the unit")
+                    String::from("not taken over: the key that was given does not hold the unit");
             }
             Action::Fence => {
                 one.ended = String::from("taken by another gateway without a move");

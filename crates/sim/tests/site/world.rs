@@ -79,6 +79,9 @@ pub(crate) struct World {
 const WRITES: u8 = 2;
 const EPOCHS: u64 = 5;
 
+/// Takes a step that can be done next: its name, and what it does.
+type Add<'a> = dyn FnMut(&'static str, &dyn Fn(&mut World)) + 'a;
+
 impl World {
     pub(crate) fn new(bug: Option<Bug>) -> Self {
         let gateway = |owns| Gateway {
@@ -260,7 +263,7 @@ impl World {
     }
 
     /// What a gateway without a claim may do.
-    fn gateway_steps(&self, of: usize, add: &mut dyn FnMut(&'static str, &dyn Fn(&mut Self))) {
+    fn gateway_steps(&self, of: usize, add: &mut Add<'_>) {
         let one = &self.gateways[of];
         let awaited = self.flying.iter().any(|write| write.of == of && write.awaited);
         if self.serves(of) && self.written < WRITES && !awaited {
@@ -281,7 +284,7 @@ impl World {
                 );
             }),
             State::Draining { .. } if one.through => {
-                add("is drained", &|next| next.tell(of, Event::Drained))
+                add("is drained", &|next| next.tell(of, Event::Drained));
             }
             State::Draining { .. } if !awaited && (one.log == 0 || self.has(Bug::DrainedEarly)) => {
                 add("passes its log", &|next| next.gateways[of].through = true);
@@ -293,7 +296,7 @@ impl World {
                 add("is cancelled", &|next| {
                     next.gateways[of].mover = Mover::new(true, Limits::default());
                     next.gateways[of].through = false;
-                })
+                });
             }
             State::Standby if self.grants[1 - of] > 0 => add("gets a grant", &|next| {
                 let key = next.grants[1 - of];
@@ -438,7 +441,7 @@ impl World {
                 }
             }
             Action::Leave if self.bug == Some(Bug::ServesOn) => {
-                one.mover = Mover::new(true, Limits::default())
+                one.mover = Mover::new(true, Limits::default());
             }
             Action::Leave => {
                 one.key = 0;

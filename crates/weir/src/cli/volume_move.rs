@@ -42,34 +42,34 @@ impl Move {
         if from.state == "standby" && next.state == "owner" {
             return told(&ask, &volume, "is there already", None);
         }
-        let number = match (&from.state[..], from.number) {
-            // An earlier command was interrupted.
-            ("draining" | "freezing" | "granted" | "revoking", number) => number,
-            _ => {
-                let portal = portal.map_or_else(|| portal_of(&next), Ok)?;
-                if next.state != "standby" {
-                    return Err(wrong(&volume, "the other gateway", &next, "standby"));
-                }
-                let number = number();
-                let (identity, drain_within_ns) = (next.identity.clone(), within * 1_000_000_000);
-                let order = Request::VolumeMoveOut {
-                    volume: volume.clone(),
-                    number,
-                    to: portal,
-                    identity,
-                    drain_within_ns,
-                };
-                from = moved(&ask, order)?;
-                number
+        let interrupted =
+            matches!(&from.state[..], "draining" | "freezing" | "granted" | "revoking");
+        let number = if interrupted {
+            from.number
+        } else {
+            let portal = portal.map_or_else(|| portal_of(&next), Ok)?;
+            if next.state != "standby" {
+                return Err(wrong(&volume, "the other gateway", &next, "standby"));
             }
+            let number = number();
+            let (identity, drain_within_ns) = (next.identity.clone(), within * 1_000_000_000);
+            let order = Request::VolumeMoveOut {
+                volume: volume.clone(),
+                number,
+                to: portal,
+                identity,
+                drain_within_ns,
+            };
+            from = moved(&ask, order)?;
+            number
         };
         let progress = Progress::new();
-        let mut held = None;
+        let mut stopped = None;
         loop {
             progress.show(None, format!("{volume}: {} here, {} there", from.state, next.state));
             match (&from.state[..], &next.state[..]) {
                 (_, "owner") if from.state != "owner" => {
-                    let stall = held.map(|since: Instant| since.elapsed());
+                    let stall = stopped.map(|since: Instant| since.elapsed());
                     if from.state == "standby" {
                         return told(&ask, &volume, "moved", stall);
                     }
@@ -80,7 +80,7 @@ impl Move {
                     };
                     let order = Request::VolumeMoveIn { volume: volume.clone(), number, key };
                     next = moved(&there, order)?;
-                    held.get_or_insert_with(Instant::now);
+                    stopped.get_or_insert_with(Instant::now);
                     continue;
                 }
                 ("owner", _) => {

@@ -12,13 +12,8 @@ fn at(seconds: u64) -> Instant {
 
 /// Gives events, each a second after the one before, and returns all that is to be done.
 fn told(mover: &mut Mover, events: &[Event]) -> Vec<Action> {
-    let mut seconds = 0;
-    let mut all = Vec::new();
-    for &event in events {
-        all.extend(mover.step(at(seconds), event));
-        seconds += 1;
-    }
-    all
+    let mut step = |(seconds, &event)| mover.step(at(seconds), event).to_vec();
+    (0..).zip(events).flat_map(&mut step).collect()
 }
 
 /// A move that meets no fault: the old owner drains, freezes, shows its key and leaves; the next one claims and serves.

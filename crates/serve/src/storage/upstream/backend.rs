@@ -497,10 +497,8 @@ impl<N: Network> Upstream<N> {
     /// Prepares the last flush.
     pub(super) fn prepare_shutdown(&mut self) {
         // One that was given over, and is owned again, had a flush then.
-        self.shutdown.flush = match self.unit.needs_flush() {
-            true => ShutdownStep::Wanted,
-            false => ShutdownStep::Done(Ok(())),
-        };
+        self.shutdown.flush =
+            if self.unit.needs_flush() { ShutdownStep::Wanted } else { ShutdownStep::Done(Ok(())) };
     }
 
     /// Sends the last flush over a path that works; true until it has ended.
