@@ -53,8 +53,9 @@ pub(super) struct Reproduce {
     /// `path`, `transfer`: also use the traces (`*.csv`, `*.csv.zst`) in this folder; unsuitable ones are skipped
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// `dispatch`: also show figures 3 and 5 from this recording of a gateway whose hosts did the same, beside the simulated
-    /// and the published; may come several times
+    /// `dispatch`: also show figures 3 and 5 of this recording of a gateway, beside the simulated and the published
+    ///
+    /// The hosts of the gateway did what the figures ask for. May come several times.
     #[arg(long, value_name = "RECORDING")]
     live: Vec<PathBuf>,
     /// Also write the results as one self-contained HTML page
