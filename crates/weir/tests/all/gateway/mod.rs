@@ -212,10 +212,18 @@ impl Gateway {
         self.child.id()
     }
 
-    /// Sends a signal to the process, and to no other.
+    /// Sends a signal to the process, and to no other. After `STOP` it has stopped: on a busy machine it could still read what
+    /// is sent next.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        let has_stopped = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            stat.rsplit(") ").next().unwrap().starts_with('T').then_some(())
+        };
+        if name == "STOP" {
+            eventually("stop of the process", has_stopped);
+        }
     }
 
     /// The exit code, once it has left.
