@@ -191,7 +191,7 @@ pub enum Request {
     /// Put this configuration into force. Answered with [`Answer::Reloaded`].
     #[serde(rename = "apply")]
     Apply {
-        /// What messages call it; at most [`NAME_MAX`] bytes.
+        /// What messages call it; at most 4,096 bytes.
         name: String,
         /// Its text. Paths in it are relative to the folder of the file that the gateway was started with.
         text: String,
